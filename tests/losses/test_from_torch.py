@@ -5,10 +5,10 @@ import math
 
 import pytest
 import torch
+from tests.losses.torch_inputs import DTYPES, LOSSES, cases
 from torch import nn
 
 import likely
-from torch_inputs import DTYPES, LOSSES, cases
 
 HELD = {nn.PoissonNLLLoss: {"dispersion": 0.0}} | {
     kind: {"temperature": 1.0} for kind in (nn.CrossEntropyLoss, nn.NLLLoss, nn.BCEWithLogitsLoss, nn.BCELoss)

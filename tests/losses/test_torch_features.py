@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-
-from torch_features import FEATURES, KINDS, LOSSES, ROWS, All, all_inputs, near
+from tests.losses.torch_features import FEATURES, KINDS, LOSSES, ROWS, All, all_inputs, near
 
 # Forward mode loads derivatives that torch itself still writes in TorchScript.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.(script|trace|trace_method)` is deprecated")
