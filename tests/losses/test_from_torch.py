@@ -9,6 +9,7 @@ from tests.losses.torch_inputs import DTYPES, LOSSES, cases
 from torch import nn
 
 import likely
+from pairwise import together
 
 HELD = {nn.PoissonNLLLoss: {"dispersion": 0.0}} | {
     kind: {"temperature": 1.0} for kind in (nn.CrossEntropyLoss, nn.NLLLoss, nn.BCEWithLogitsLoss, nn.BCELoss)
@@ -44,9 +45,9 @@ def wide(thing):
 
 
 @pytest.mark.filterwarnings("ignore:.*look like probabilities")  # torch draws its logits from 0 to 1
-@pytest.mark.parametrize("held", [True, False], ids=["held", "free"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", LOSSES, ids=lambda kind: kind.__name__)
+@together("held", [True, False], ids=["held", "free"])
+@together("dtype", DTYPES, ids=str)
+@together("kind", LOSSES, ids=lambda kind: kind.__name__)
 def test_equals_the_original_on_torchs_own_inputs(kind, dtype, held):
     count = 0
     for description, original, args in cases(kind, dtype):
@@ -123,8 +124,8 @@ def test_options_are_carried_over():
     torch.testing.assert_close(likely.from_torch(huber, scale=1.0)(x, y), huber(x, y))
 
 
-@pytest.mark.parametrize("var", [torch.tensor([0.5, 2.0]), torch.tensor([[0.5], [2.0]]), 0.7, torch.rand(2, 3), 0.0])
-@pytest.mark.parametrize("full", [False, True])
+@together("var", [torch.tensor([0.5, 2.0]), torch.tensor([[0.5], [2.0]]), 0.7, torch.rand(2, 3), 0.0])
+@together("full", [False, True])
 def test_a_variance_in_the_call(var, full):
     original = nn.GaussianNLLLoss(full=full)
     loss_fn = likely.from_torch(original)

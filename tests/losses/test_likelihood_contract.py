@@ -13,12 +13,13 @@ from scipy import integrate, optimize
 import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes, full
 from likely import functional as F
+from pairwise import together
 from quadrature import integral
 
-every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
-real = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "real"], ids=str)
+every = together("likelihood", LIKELIHOODS, ids=str)
+real = together("likelihood", [c for c in LIKELIHOODS if c.support == "real"], ids=str)
 positive = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "positive"], ids=str)
-learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
+learned = together("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
 
 
 def elementwise(likelihood: Likelihood, *args, **phi):
@@ -81,7 +82,7 @@ def test_the_probabilities_of_classes_sum_to_one():
     assert total.item() == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.reference], ids=str)
+@together("likelihood", [c for c in LIKELIHOODS if c.reference], ids=str)
 def test_equals_torch_distributions(likelihood):
     prediction, target = likelihood.draw(50, 3)
     expected = -likelihood.reference(prediction, **likelihood.phi).log_prob(target)
@@ -204,7 +205,7 @@ def test_the_best_scale_makes_the_score_vanish(likelihood):
     assert (z * score).mean().item() == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.plain], ids=str)
+@together("likelihood", [c for c in LIKELIHOODS if c.plain], ids=str)
 def test_at_one_it_is_the_familiar_loss(likelihood):
     prediction, target = likelihood.draw(30, 4)
     phi = {k: {"delta": 1.345, "quantile": 0.3}.get(k, 1.0) for k in likelihood.phi}
@@ -248,7 +249,7 @@ def test_broadcasts_over_every_shape(likelihood):
 
 
 @every
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@together("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_dtypes(likelihood, dtype):
     prediction, target = likelihood.draw(6, 3)
     prediction = prediction.to(dtype)
@@ -266,7 +267,7 @@ def test_dtypes(likelihood, dtype):
 
 
 @every
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@together("reduction", ["mean", "sum", "none"])
 def test_reductions_and_weights(likelihood, reduction):
     prediction, target = likelihood.draw(6, 3)
     weight = torch.tensor([1.0, 0.0, 2.0, 1.0, 0.0, 0.5], dtype=torch.float64)
@@ -282,7 +283,7 @@ def test_reductions_and_weights(likelihood, reduction):
     assert (nothing == 0).all()
 
 
-@pytest.mark.parametrize(
+@together(
     "likelihood", [c for c in LIKELIHOODS if c.support in ("real", "count", "positive", "angle", "unit")], ids=str
 )
 def test_full_differs_from_the_papers_form_by_a_constant(likelihood):
@@ -357,7 +358,7 @@ def test_state_dict_pickle_and_deepcopy(likelihood):
 
 
 @real
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@together("dtype", [torch.float32, torch.bfloat16])
 def test_no_nan_for_any_finite_input(likelihood, dtype):
     for size in (0.0, 1e-38, 1e-20, 1e-4, 1.0, 1e4, 1e19, 1e30):
         for scale in (1e-4, 1.0, 1e4):

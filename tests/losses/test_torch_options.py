@@ -9,15 +9,17 @@ import likely
 from likely import _kernels as kernels
 from likely import functional as F
 from likely.likelihoods import softmax
+from pairwise import together
 
 reductions = pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+reductions_together = together("reduction", ["mean", "sum", "none"])
 
 
 class TestClassWeights:
-    @reductions
-    @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-    @pytest.mark.parametrize("soft", [False, True], ids=["numbers", "probabilities"])
-    @pytest.mark.parametrize("shape", [(6, 4), (6, 4, 5), (4,)], ids=str)
+    @reductions_together
+    @together("smoothing", [0.0, 0.2])
+    @together("soft", [False, True], ids=["numbers", "probabilities"])
+    @together("shape", [(6, 4), (6, 4, 5), (4,)], ids=str)
     def test_are_torchs(self, reduction, smoothing, soft, shape):
         logits, weight = torch.randn(shape), torch.rand(4) + 0.1
         axis = min(1, len(shape) - 1)
@@ -56,10 +58,10 @@ class TestClassWeights:
         expected = TF.cross_entropy(logits, target, weight)
         torch.testing.assert_close(likely.SoftmaxLoss(1.0, weight=weight)(logits, target), expected)
 
-    @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-    @pytest.mark.parametrize("soft", [False, True], ids=["numbers", "probabilities"])
-    @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 0.2, 3.0, 0.7])], ids=["plain", "weighted"])
-    @pytest.mark.parametrize("shape", [(6, 4), (6, 4, 5), (4,)], ids=str)
+    @together("smoothing", [0.0, 0.2])
+    @together("soft", [False, True], ids=["numbers", "probabilities"])
+    @together("weight", [None, torch.tensor([1.0, 0.2, 3.0, 0.7])], ids=["plain", "weighted"])
+    @together("shape", [(6, 4), (6, 4, 5), (4,)], ids=str)
     def test_what_graphs_are_made_of(self, smoothing, soft, weight, shape):
         """Under export and compile the formula is written out; the numbers are the same."""
         logits, axis = torch.randn(shape), min(1, len(shape) - 1)
@@ -82,8 +84,8 @@ class TestClassWeights:
 
 
 class TestBinaryWeights:
-    @reductions
-    @pytest.mark.parametrize("shape", [(6, 3), (2, 6, 3), (3,)], ids=str)
+    @reductions_together
+    @together("shape", [(6, 3), (2, 6, 3), (3,)], ids=str)
     def test_are_torchs(self, reduction, shape):
         """Several labels per row, soft ones among them."""
         logits, target = 4 * torch.randn(shape), torch.rand(shape)
@@ -113,8 +115,8 @@ class TestBinaryWeights:
 REAL = (likely.NormalLoss, likely.LaplaceLoss, likely.HuberLoss, likely.BernoulliLoss, likely.PoissonLoss)
 
 
-@pytest.mark.parametrize("kind", REAL)
-@pytest.mark.parametrize(
+@together("kind", REAL)
+@together(
     ("prediction", "target", "result"),
     [
         (torch.float32, torch.float64, torch.float64),
