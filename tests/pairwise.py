@@ -3,7 +3,8 @@
 ``pairwise`` chooses cases so that each value of each axis meets each value of every other axis at least once: most
 mistakes need two things to come together, hardly one needs three. ``paired`` makes a test of each of these cases.
 ``together`` stands where ``pytest.mark.parametrize`` would, several above each other if need be, and runs its cases in
-one test, which names all that fail. It is for cases of milliseconds that share no folder and patch nothing.
+one test, which names all that fail: each starts from the same seed, in a ``tmp_path`` of its own. It is for cases of
+milliseconds that patch nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def paired(**axes: Iterable[Any]) -> pytest.MarkDecorator:
 
 
 def together(
-    names: str | Sequence[str], values: Iterable[Any], ids: Callable[[Any], Any] | Sequence[str] | None = None
+    names: str | Sequence[str], values: Iterable[Any], ids: Callable[[Any], Any] | Iterable[str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """One test for all values, with those of other decorators like this one in pairs; it names the cases that fail.
 
@@ -65,7 +66,8 @@ def together(
         ids: a function of a value, or one name per case, for the message.
     """
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    axis = [_case(arguments, value, ids, number) for number, value in enumerate(values)]
+    named = ids if ids is None or callable(ids) else list(ids)
+    axis = [_case(arguments, value, named, number) for number, value in enumerate(values)]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         axes = [axis, *getattr(test, "axes", [])]
@@ -75,9 +77,13 @@ def together(
         def run(*args: Any, **fixtures: Any) -> None:
             cases, failed, skipped = pairwise(*axes), {}, []
             assert cases, "there is no case to test"
-            for case in cases:
+            folder = fixtures.get("tmp_path")
+            for number, case in enumerate(cases):
                 name = ", ".join(word for word, _ in case)
                 torch.manual_seed(0)
+                if folder is not None:
+                    fixtures["tmp_path"] = folder / str(number)
+                    fixtures["tmp_path"].mkdir()
                 try:
                     alone(*args, **fixtures, **{key: value for _, given in case for key, value in given.items()})
                 except pytest.skip.Exception as reason:
@@ -99,6 +105,8 @@ def together(
             raise TypeError(f"{alone.__name__} has no argument {', '.join(sorted(missing))}")
         run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         run.axes, run.alone = axes, alone  # type: ignore[attr-defined]
+        for mark in [mark for mark in vars(run) if "hypothesis" in mark]:
+            delattr(run, mark)  # the test inside is Hypothesis's, not the loop around it
         return run
 
     return decorate

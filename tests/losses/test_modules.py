@@ -12,7 +12,7 @@ from likelihoods import LIKELIHOODS, Likelihood, axes
 from pairwise import together
 
 every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
-every_together = together("likelihood", LIKELIHOODS, ids=str)
+of_every_likelihood = together("likelihood", LIKELIHOODS, ids=str)
 ROWS, CLASSES, WIDTH = 6, 3, 4
 KINDS = {
     "fixed": lambda value: likely.Fixed(value),
@@ -33,7 +33,7 @@ def batch(likelihood: Likelihood, dtype: torch.dtype = torch.float32) -> dict[st
     return {"prediction": prediction, "target": target, "features": features, "index": torch.arange(ROWS)}
 
 
-@every_together
+@of_every_likelihood
 @kinds
 def test_copies_give_the_same(likelihood, kind):
     loss_fn, given = make(likelihood, kind), batch(likelihood)
@@ -46,7 +46,7 @@ def test_copies_give_the_same(likelihood, kind):
         assert repr(twin) == repr(loss_fn)
 
 
-@every_together
+@of_every_likelihood
 @together("kind", ["fixed", "global", "predicted"])
 @together("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_a_module_in_another_dtype(likelihood, kind, dtype):

@@ -12,11 +12,11 @@ from likely.likelihoods import softmax
 from pairwise import together
 
 reductions = pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-reductions_together = together("reduction", ["mean", "sum", "none"])
+by_every_reduction = together("reduction", ["mean", "sum", "none"])
 
 
 class TestClassWeights:
-    @reductions_together
+    @by_every_reduction
     @together("smoothing", [0.0, 0.2])
     @together("soft", [False, True], ids=["numbers", "probabilities"])
     @together("shape", [(6, 4), (6, 4, 5), (4,)], ids=str)
@@ -84,7 +84,7 @@ class TestClassWeights:
 
 
 class TestBinaryWeights:
-    @reductions_together
+    @by_every_reduction
     @together("shape", [(6, 3), (2, 6, 3), (3,)], ids=str)
     def test_are_torchs(self, reduction, shape):
         """Several labels per row, soft ones among them."""

@@ -16,7 +16,7 @@ from pairwise import together
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.(script|trace|trace_method)` is deprecated")
 every = together("likelihood", LIKELIHOODS, ids=str)
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-dtypes_together = together("dtype", [torch.float32, torch.float64])
+in_both_dtypes = together("dtype", [torch.float32, torch.float64])
 ROWS, CLASSES, WIDTH = 4, 3, 5
 KINDS = {
     "fixed": lambda value: likely.Fixed(value),
@@ -49,7 +49,7 @@ def nll_of(likelihood: Likelihood):
 
 
 @every
-@dtypes_together
+@in_both_dtypes
 def test_vmap_of_a_functional_form_is_a_loop(likelihood, dtype):
     nll, (prediction, target, phi) = nll_of(likelihood), inputs_of(likelihood, dtype)
     rows = list(zip(prediction, target, *phi, strict=True))
@@ -64,7 +64,7 @@ def test_vmap_of_a_functional_form_is_a_loop(likelihood, dtype):
 
 
 @every
-@dtypes_together
+@in_both_dtypes
 def test_derivatives_of_a_functional_form(likelihood, dtype):
     """grad, jacrev, jacfwd, jvp and vmap(grad) against autograd; hessian against gradients of gradients."""
     nll, (prediction, target, phi) = nll_of(likelihood), inputs_of(likelihood, dtype)
@@ -99,7 +99,7 @@ def test_derivatives_of_a_functional_form(likelihood, dtype):
 
 
 @every
-@dtypes_together
+@in_both_dtypes
 def test_forward_mode_differentiation(likelihood, dtype):
     nll, (prediction, target, phi) = nll_of(likelihood), inputs_of(likelihood, dtype)
     phi = [p[:1] for p in phi]
@@ -167,7 +167,7 @@ def test_hessian_of_everything_through_the_loss(likelihood, kind):
 
 
 @every
-@dtypes_together
+@in_both_dtypes
 @together("reduction", ["mean", "sum", "none"])
 @together("again", [False, True], ids=["once", "create_graph"])
 def test_gradients_in_batches(likelihood, dtype, reduction, again):

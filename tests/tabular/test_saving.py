@@ -27,6 +27,7 @@ from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 from likely.tabular import _saved_trees as trees
 from likely.tabular._saved import CODEC
 from likely.tabular.members import boosting, network
+from pairwise import together
 
 EVERY = ["linear", "kernel", "boosting", "shallow", "trees", "network"]
 ROWS = 60
@@ -319,7 +320,7 @@ def pickled(header, content):
     content["array_0.npy"] = stream.getvalue()
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "message"),
     [
         (lambda header, content: content.pop("header.json"), "not a model of likely"),

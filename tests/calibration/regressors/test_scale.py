@@ -19,6 +19,7 @@ from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._scale import GlobalScale
 from likely.distributions import StudentT
+from pairwise import together
 
 CALIBRATORS = [
     GlobalScale(),
@@ -272,7 +273,7 @@ def test_auto_finds_the_linear_scale_and_the_bend():
     assert auto.scores_[auto.name_] < auto.scores_["global"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "message"),
     [
         ({"scale": [1.0, 0.0]}, "scale must be positive"),
