@@ -14,7 +14,7 @@ LOWEST_TESTS := $(addprefix tests/,calibration/classifiers/test_classifier.py ca
   outliers/test_checks.py outliers/test_categories.py outliers/test_scatter.py \
   tabular/test_scikit_learn.py tabular/test_random_state.py \
   losses/test_layouts.py losses/test_likelihood_contract.py losses/test_losses.py losses/test_parameters.py losses/test_precision.py plots/test_plots.py priors/test_priors.py)
-LOWEST_ONLY := not check_sample_weight_equivalence and not compiles and not to_a_classifier
+LOWEST_ONLY := not compiles and not to_a_classifier
 
 # Containers often set this, and then each of the many processes that tests start would compile torch and scikit-learn
 # anew, which takes longer than most tests.

@@ -323,22 +323,35 @@ def test_excess_is_zero_at_best_and_never_negative(likelihood):
         assert loss_fn.excess(sure, target).abs().max() < 1e-12
 
 
+class EveryLoss(torch.nn.Module):
+    """All losses in one module: what the compiler needs to begin with is then paid once."""
+
+    def __init__(self, rows: list[Likelihood]) -> None:
+        super().__init__()
+        self.losses = torch.nn.ModuleList(row.loss() for row in rows)
+
+    def forward(self, *batches):
+        return [loss_fn(*batch) for loss_fn, batch in zip(self.losses, batches, strict=True)]
+
+
 # The compiler instantiates autograd functions itself and is warned for it by torch.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("likelihood", {c.loss: c for c in LIKELIHOODS}.values(), ids=str)
-def test_compiles_as_one_graph(likelihood):
-    prediction, target = likelihood.draw(6, 3, dtype=torch.float32)
-    prediction.requires_grad_()
-    loss_fn = likelihood.loss()
+@pytest.mark.parametrize("half", [0, 1], ids=["first half", "second half"])
+def test_every_loss_compiles_as_one_graph(half):
+    """Without a break; values and gradients are those without the compiler."""
+    rows = list({row.loss: row for row in LIKELIHOODS}.values())[half::2]
+    batches = [row.draw(6, 3, dtype=torch.float32) for row in rows]
+    together, predictions = EveryLoss(rows), [prediction.requires_grad_() for prediction, _ in batches]
     torch._dynamo.reset()
-    compiled = torch.compile(loss_fn, fullgraph=True, backend="aot_eager")
-    leaves = [prediction, *loss_fn.parameters()]
-    for got, expected in zip(
-        [compiled(prediction, target), *torch.autograd.grad(compiled(prediction, target), leaves)],
-        [loss_fn(prediction, target), *torch.autograd.grad(loss_fn(prediction, target), leaves)],
-        strict=True,
-    ):
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+    compiled = torch.compile(together, fullgraph=True, backend="aot_eager")
+    found, expected = compiled(*batches), together(*batches)
+    leaves = {f"{row}'s prediction": prediction for row, prediction in zip(rows, predictions, strict=True)}
+    for row, loss_fn in zip(rows, together.losses, strict=True):
+        leaves |= {f"{row}'s {name}": parameter for name, parameter in loss_fn.named_parameters()}
+    slopes = [torch.autograd.grad(sum(losses), leaves.values()) for losses in (found, expected)]
+    names = [*map(str, rows), *leaves]
+    for name, got, wanted in zip(names, [*found, *slopes[0]], [*expected, *slopes[1]], strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6, msg=lambda words, name=name: f"{name}: {words}")
 
 
 @learned

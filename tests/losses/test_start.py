@@ -73,9 +73,9 @@ def test_the_scale_is_that_of_the_errors_in_any_unit_and_with_any_optimizer(opti
     assert max(found) < 5.5  # one scale about the mean alone has 5.76
 
 
-@together("loss", LOCATIONS)
+@pytest.mark.parametrize("loss", LOCATIONS)
 def test_every_likelihood_of_a_real_number_learns_in_any_unit(loss):
-    found = [trained(loss(), unit)[2] for unit in UNITS]
+    found = [trained(loss(), unit)[2] for unit in (UNITS[0], UNITS[-1])]
     assert max(found) - min(found) < 0.01
     assert max(found) < 5.5
 
