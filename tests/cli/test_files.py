@@ -275,7 +275,7 @@ def test_a_label_of_probability_zero_has_an_infinite_loss(folder: Path) -> None:
     assert json.loads(Path("n.json").read_text())["about"]["before"]["NLL"] is None
 
 
-@together(
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (("predict", "m.json", "v.npz", "--out", "p.csv", "--coverage", "0.8"), "--coverage is for regressors"),

@@ -27,7 +27,6 @@ from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 from likely.tabular import _saved_trees as trees
 from likely.tabular._saved import CODEC
 from likely.tabular.members import boosting, network
-from pairwise import together
 
 EVERY = ["linear", "kernel", "boosting", "shallow", "trees", "network"]
 ROWS = 60
@@ -320,7 +319,7 @@ def pickled(header, content):
     content["array_0.npy"] = stream.getvalue()
 
 
-@together(
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda header, content: content.pop("header.json"), "not a model of likely"),
