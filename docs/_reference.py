@@ -39,7 +39,7 @@ GUIDE = {
     "likely.likelihoods": "howto/likelihood",
     "likely.linear": "linear",
     "likely.losses.Slot": "howto/likelihood",
-    "likely.metrics": "glossary",
+    "likely.metrics": "metrics",
     "likely.outliers": "outliers",
     "likely.param_groups": "start",
     "likely.parameters": "grid",

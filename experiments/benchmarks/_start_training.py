@@ -18,7 +18,7 @@ from likely.likelihoods import LIKELIHOODS
 
 ROWS, WIDTH, BATCH = 4000, 32, 128
 CLASSES = ("digits", "wine", "iris", "breast_cancer")  # of scikit-learn
-SHAPES = {"df": 4.0, "alpha": 2.0, "skew": 0.0, "delta": 1.345, "quantile": 0.5}  # where shapes start, by hand too
+SHAPES = {"df": 4.0, "alpha": 1.0, "skew": 0.0, "delta": 1.345, "quantile": 0.5}  # where shapes start, by hand too
 HELD = ("delta", "quantile")  # shapes that do not learn by default
 
 OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {

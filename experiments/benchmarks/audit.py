@@ -23,9 +23,9 @@ from experiments.data import load_regression
 from experiments.entries import Bar, Context, Result
 from likely._page import Table
 from likely.auditing import audit
+from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import Columns, for_a_line, read_columns
 from likely.auditing.columns.scale import Squash
-from likely.auditing.copies.twins import find_twins
 from likely.auditing.odd_rows.odd_rows import odd_rows
 from likely.auditing.target.label_forecast import classify
 from likely.auditing.target.label_verdict import judge_labels

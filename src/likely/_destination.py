@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from likely._files import replacing
 
@@ -63,6 +64,19 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())  # some systems find out only now that the disk is full
+
+
+def write_parquet(parts: Iterable[Any], path: Path) -> None:
+    """Write frames, or mappings of columns, to one Parquet file, one after the other."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with ExitStack() as stack:
+        writer = None
+        for part in parts:
+            table = pa.table(part)
+            writer = writer or stack.enter_context(parquet.ParquetWriter(path, table.schema))
+            writer.write_table(table.cast(writer.schema))
 
 
 def _same(first: Path, second: Path) -> bool:

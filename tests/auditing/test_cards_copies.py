@@ -6,9 +6,8 @@ from sklearn.datasets import load_diabetes, load_wine
 
 import likely
 from likely.auditing import Finding
+from likely.auditing.checks.copies import find_twins, repeated_rows
 from likely.auditing.columns.kinds import read_columns
-from likely.auditing.copies.repeated_rows import repeated_rows
-from likely.auditing.copies.twins import find_twins
 
 
 def copies(table: pd.DataFrame, target: str) -> Finding:

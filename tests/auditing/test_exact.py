@@ -8,7 +8,7 @@ import pytest
 
 from likely.auditing import audit
 from likely.auditing.identities.functions import Curve, ExactRelations, between, exact_values
-from likely.auditing.results.long_audit import LongAudit
+from likely.auditing.results.audit import LongAudit
 
 
 def wages(rows: int = 600) -> pd.DataFrame:

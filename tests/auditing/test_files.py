@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from auditing.test_read import text
 from likely._rows.reading.read_table import read_array, read_table
+from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import read_columns
-from likely.auditing.copies.twins import find_twins
 from pairwise import together
 
 ROWS = [f"{i % 7},{i * i},w{i % 3}" for i in range(200)]

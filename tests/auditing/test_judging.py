@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 import likely
 from likely import cli
 from likely.auditing import Audit, Finding
+from likely.auditing.checks.copies import find_twins
 from likely.auditing.checks.leaks import tells
 from likely.auditing.columns.kinds import read_columns
 from likely.auditing.columns.scale import Squash
-from likely.auditing.copies.twins import find_twins
 from likely.auditing.target.folds import by_content
 from likely.auditing.target.label_forecast import classify
 from likely.auditing.target.label_verdict import judge_labels

@@ -41,7 +41,6 @@ def test_all_that_can_be_found_in_outputs_is_there() -> None:
     assert {finding.name for finding in audit.findings} >= {
         "overview",
         "labels",
-        "noise",
         "calibration",
         "rows",
         "order",

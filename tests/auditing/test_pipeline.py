@@ -10,7 +10,7 @@ from sklearn.datasets import load_diabetes, load_iris, load_wine
 
 import likely
 from likely.auditing import Audit, Finding, Suspect, pipeline
-from likely.auditing.results.long_audit import LongAudit
+from likely.auditing.results.audit import LongAudit
 from likely.auditing.sample import Sample
 
 

@@ -50,12 +50,6 @@ def test_rows_beyond_those_that_are_explained_are_one_last_entry() -> None:
     assert "70 more rows" in repr(audit)
 
 
-def test_a_notebook_shows_the_first_entries_and_no_markup_of_the_data() -> None:
-    html = made(finding("targets", Suspect(3, "targets", 0.97, "<b>4</b>, expected 1")))._repr_html_()
-    assert "97% wrong" in html
-    assert "&lt;b&gt;4" in html
-
-
 def test_the_key_of_a_row_follows_from_its_values_alone() -> None:
     first = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
     other = pd.DataFrame({"b": pd.Series([np.nan, "x"], dtype=object), "a": [2.0, 1.0]})

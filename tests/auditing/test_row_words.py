@@ -76,7 +76,7 @@ def test_one_row_is_not_rows() -> None:
     assert found(report, "overview").summary.startswith("1 row, 1 column: 1 constant.")
     empty = likely.audit({"a": [None] * 30, "b": [None] * 30})
     assert "All of the cells are empty" in found(empty, "overview").summary
-    assert "Left out of the models: a, b, which are empty." in empty.notes
+    assert "Left out of the models: a, b (no value)." in empty.notes
 
 
 def test_years_have_no_thousands_and_negative_ranges_have_words() -> None:

@@ -23,7 +23,7 @@ from likely.calibration import (
     LinearScale,
     compose,
 )
-from likely.calibration._methods import METHODS
+from likely.calibration._choice import METHODS
 
 SCALES = {
     "global": GlobalScale,

@@ -1,12 +1,11 @@
-"""Calibrators on tables that are in blocks elsewhere: the answers of the same rows in memory, and nothing gathered."""
+"""Calibrators on tables in blocks: the answers of the same rows in memory, from rows that are read once."""
 
 from __future__ import annotations
 
-import warnings
+import tempfile
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -15,11 +14,10 @@ import pandas as pd
 import pytest
 import torch
 from scipy.special import softmax
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from likely._rows.blocks import Rows
-from likely._rows.opened import opened
-from likely._rows.source_rows import SourceRows, Table
+from likely._rows.sources import spooled
 from likely.calibration import (
     AutoCalibrator,
     AutoScale,
@@ -39,8 +37,8 @@ from likely.calibration import (
     VectorScaling,
     compose,
 )
-from likely.calibration.classifiers import _logits
-from likely.calibration.regressors import _forecasts
+from likely.calibration.classifiers import _base
+from likely.calibration.regressors import _scale
 from pairwise import together
 
 SUMS = [
@@ -165,7 +163,7 @@ def test_curves_are_fitted_to_rows_that_can_be_kept(calibrator: Any, monkeypatch
     parts = [cut(each, 7) for each in (logits, y, features, weight)]
     expected = calibrator.fit(logits, y, features, weight).predict_proba(logits)
     np.testing.assert_allclose(calibrator.fit(*parts).predict_proba(logits), expected, atol=1e-9)
-    monkeypatch.setattr(_logits, "KEPT_NUMBERS", 10_000)
+    monkeypatch.setattr(_base, "KEPT_NUMBERS", 10_000)
     seen = np.flatnonzero(weight)[::2]  # of the rows of positive weight, spread evenly
     expected = calibrator.fit(logits[seen], y[seen], sample_weight=weight[seen]).predict_proba(logits)
     np.testing.assert_allclose(calibrator.fit(*parts).predict_proba(logits), expected, atol=1e-9)
@@ -174,7 +172,7 @@ def test_curves_are_fitted_to_rows_that_can_be_kept(calibrator: Any, monkeypatch
 @pytest.mark.parametrize("kept", [2**22, 500])
 def test_chains_and_choices(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With rows that can be kept as in memory; with more, steps are fitted to answers as they are, as in memory."""
-    monkeypatch.setattr(_logits, "KEPT_NUMBERS", kept)
+    monkeypatch.setattr(_base, "KEPT_NUMBERS", kept)
     logits, y, features, weight = rows_of_logits()
     parts = [cut(array, 3) for array in (logits, y, features, weight)]
     candidates = {"GS": GlobalTemperature(), "VS": VectorScaling()}
@@ -186,7 +184,7 @@ def test_chains_and_choices(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kept", [2**22, 3000])
 def test_chains_and_choices_of_scales(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_forecasts, "KEPT_NUMBERS", kept)
+    monkeypatch.setattr(_scale, "KEPT_NUMBERS", kept)
     mean, scale, y, features = forecasts()
     parts = [cut(array, 3) for array in (mean, scale, y, features)]
     folds = 5 if kept > 3000 else None
@@ -308,43 +306,42 @@ class TestRefusals:
         with pytest.raises(ValueError, match="logits have 3 classes, the calibrator was fitted on 4"):
             calibrated.transform(cut(self.logits[:, :3], 3)).compute()
 
-    def test_what_reads_row_after_row_is_told_to_take_some(self) -> None:
-        class Reader(GlobalTemperature):
-            def _fit(self, logits: Rows, y: Any, features: Any, weight: Any) -> None:
-                list(logits.read())
-
-        with pytest.raises(TypeError, match="fit it on some of them, in memory"):
-            Reader().fit(cut(self.logits, 3), cut(self.y, 3))
+    def test_words_are_no_labels(self, tmp_path: Path) -> None:
+        frame = frame_of(*rows_of_logits()).assign(label="word")
+        with pytest.raises(ValueError, match=r"y must hold numbers, and for classes their numbers 0, 1, …"):
+            GlobalTemperature().fit(folder_of(frame, tmp_path, 2), "label")
 
 
-def test_columns_travel_without_their_table() -> None:
-    logits, y, _, _ = rows_of_logits()
-    parts = opened("logits", cut(logits, 3), lambda _: None, labels=True, y=cut(y, 3))
-    assert parts is not None
-    column = parts["logits"]
-    assert isinstance(column, SourceRows)
-    assert len(cloudpickle.dumps(column)) < 1000
-    assert not vars(cloudpickle.loads(cloudpickle.dumps(column)).table)
-    assert column.total(lambda rows: float(column[rows].sum())) == pytest.approx(logits.sum(), rel=1e-8)
-    assert column[::7].tolist() == logits[::7].tolist()
-
-
-def test_no_pass_brings_the_rows_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond a sample of some thousand rows only sums come back."""
+def test_rows_are_read_once_into_files_that_are_gone_afterwards(tmp_path: Path, monkeypatch: Any) -> None:
     logits, y, features, _ = rows_of_logits(12_000, 3, 2)
-    gathered: list[int] = []
-    every = Table.every
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    read: list[int] = []
 
-    def counting(self: Table, stride: int) -> Any:
-        gathered.append(stride)
-        return every(self, stride)
+    def counting(block: Any) -> Any:
+        read.append(len(block))
+        return block
 
-    monkeypatch.setattr(Table, "every", counting)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for calibrator in (GlobalTemperature(), LinearTemperature(), FeatureTemperature(), VectorScaling()):
-            calibrator.fit(cut(logits, 3), cut(y, 3), cut(features, 3))
-    assert min(gathered) >= 2
+    for calibrator in (GlobalTemperature(), FeatureTemperature(), StructuredMatrixScaling()):
+        read.clear()
+        blocks = cut(logits, 3).map_blocks(counting, dtype=logits.dtype, meta=logits[:0])
+        found = clone(calibrator).fit(blocks, cut(y, 3), cut(features, 3))
+        assert sum(read) == len(logits)
+        expected = clone(calibrator).fit(logits, y, features)
+        assert np.array_equal(found.transform(logits, features), expected.transform(logits, features))
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_table_is_mapped_and_not_in_memory() -> None:
+    logits, y, _, weight = rows_of_logits()
+    table = spooled("logits", cut(logits.astype(np.float32), 3), y=cut(y, 3), sample_weight=weight, features=None)
+    found, labels, _, features = table.arguments
+    assert table.mapped
+    assert isinstance(found, np.memmap)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, logits[weight > 0].astype(np.float32))
+    np.testing.assert_array_equal(labels, y[weight > 0])
+    assert features is None
+    assert spooled("logits", logits, y=y).arguments == (logits, y)
 
 
 def test_estimators_are_calibrated_in_memory() -> None:

@@ -15,7 +15,7 @@ from likely._special import digamma_half_step, log_cosh
 from likely.distributions import SkewStudentT, StudentT
 from likely.losses import SkewStudentTLoss
 from likely.metrics import crps, crps_from_samples
-from likely.metrics._crps import _by_quadrature
+from likely.metrics._scores import _by_quadrature
 from pairwise import together
 from quadrature import integral
 

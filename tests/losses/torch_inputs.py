@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 LOSSES = (
-    *(nn.MSELoss, nn.L1Loss, nn.HuberLoss, nn.SmoothL1Loss, nn.GaussianNLLLoss),
+    *(nn.MSELoss, nn.L1Loss, nn.HuberLoss, nn.SmoothL1Loss),
     *(nn.CrossEntropyLoss, nn.NLLLoss, nn.BCEWithLogitsLoss, nn.BCELoss, nn.PoissonNLLLoss),
 )
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -9,7 +9,7 @@ from torch import distributions as td
 
 from likely.distributions import Huber, Robust, StudentT
 from likely.metrics import brier_score, crps, crps_from_quantiles, crps_from_samples
-from likely.metrics._crps import _by_quadrature
+from likely.metrics._scores import _by_quadrature
 from metrics.examples import forecasts
 from pairwise import together
 

@@ -51,13 +51,3 @@ def test_files_name_it(scheduler: Scheduler, tmp_path: Path) -> None:
     assert source is not None
     with joblib.parallel_config(backend="dask"), lost(scheduler):
         list(source.each(Ends(scheduler)))
-
-
-def test_a_scheduler_without_workers_is_named(
-    scheduler: Scheduler, client: Client, monkeypatch: Any, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("likely._rows.sources._dask.WORKER_TIMEOUT", 0.1)
-    pd.DataFrame(X, columns=list("abcd")).to_parquet(tmp_path / "t.parquet")
-    client.retire_workers()
-    with joblib.parallel_config(backend="dask"), pytest.raises(TimeoutError, match=scheduler.address):
-        ScatterDetector().fit(tmp_path / "t.parquet")

@@ -15,8 +15,15 @@ from torch.distributions.transforms import Transform
 
 from likely._kernels import _native
 from likely._kernels._native import Layout
-from likely._kernels._node import Plain, Slopes, differentiable_slopes, fused_loss, fused_losses, triton_kernels
-from likely._kernels._operator import register
+from likely._kernels._node import (
+    Plain,
+    Slopes,
+    differentiable_slopes,
+    fused_loss,
+    fused_losses,
+    register,
+    triton_kernels,
+)
 from likely._validation import broadcast, reduce
 from likely.constraints import Exp, Interval, ShiftedSoftplus
 

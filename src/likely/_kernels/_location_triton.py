@@ -40,11 +40,7 @@ ALONE = 16 * BLOCK  # largest number of elements for a single program, whose sum
 # In the order of likely._kernels.KINDS.
 NORMAL, LAPLACE, STUDENT_T = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 ROBUST, BERNOULLI = tl.constexpr(3), tl.constexpr(4)
-ONE, EACH, GROUPS = (
-    tl.constexpr(0),
-    tl.constexpr(1),
-    tl.constexpr(2),
-)  # values of a parameter: one, one per element, per group
+GROUPS = tl.constexpr(2)  # values of a parameter: 0, one; 1, one per element; 2, one per group
 
 
 @triton.jit

@@ -25,7 +25,9 @@ MAX_HEAD_PRODUCTS = 1 << 17  # multiplications; beyond, torch's product of matri
 _RESCALE_KERNEL_ELEMENTS = 1 << 20  # elements from which a kernel that returns early at a factor of one is faster
 _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 
+LIBRARY = torch.library.Library("likely", "FRAGMENT")  # operators that the graphs of torch.compile call
 Plain = Callable[..., Tensor]
+Kernel = Callable[..., Any]
 Slopes = Sequence[Tensor | None]  # room for the gradients of all tensors but the target; None where none is needed
 
 
@@ -38,16 +40,6 @@ class Job(Protocol):
 
     def run(self, tensors: Sequence[Tensor], slopes: Slopes) -> tuple[Tensor, Tensor | None]:
         """Return the reduced loss and a factor that the gradients still need; write the gradients."""
-
-
-class ElementJob(Job, Protocol):
-    """A job that can also return the loss of every element."""
-
-    def each(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Any]:
-        """Return the loss of every element, and what its backward pass needs besides the tensors."""
-
-    def each_slopes(self, tensors: Sequence[Tensor], kept: Any, upstream: Tensor, slopes: Slopes) -> None:
-        """Write the gradients of losses that are multiplied by ``upstream``."""
 
 
 @cache
@@ -224,8 +216,8 @@ def fused_loss(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor
     return _run(job, moments, tensors, (False,) * len(tensors))[0]
 
 
-def fused_losses(job: ElementJob, *tensors: Tensor) -> Tensor:
-    """Compute the loss of every element from the prediction, the target and parameters, in one node of the graph."""
+def fused_losses(job: Any, *tensors: Tensor) -> Tensor:
+    """Compute every element's loss in one node of the graph, by a job that has ``each`` and ``each_slopes``."""
     losses: Tensor = _PerElement.apply(job, *tensors)
     return losses
 
@@ -253,7 +245,7 @@ class _Reduced(torch.autograd.Function):
 
 class _PerElement(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, job: ElementJob, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, job: Any, *tensors: Tensor) -> Tensor:
         ctx.job = job
         ctx.save_for_backward(*tensors)
         losses, ctx.kept = job.each(tensors)
@@ -337,3 +329,22 @@ def multiplied(slopes: Slopes, grad: Tensor) -> list[Tensor | None]:
     elif present:
         torch._foreach_mul_(present, grad)
     return list(slopes)
+
+
+def register(
+    schema: str, kernel: Kernel, fake: Kernel, *, remember: Kernel | None = None, backward: Kernel | None = None
+) -> Kernel:
+    """The operator ``likely::NAME`` of a schema, on the CPU and on CUDA.
+
+    ``fake`` tells what it returns of tensors without values; ``backward`` and ``remember``, which prepares it, make it
+    differentiable.
+    """
+    name = schema.partition("(")[0]
+    LIBRARY.define(schema)
+    for device in ("CPU", "CUDA"):
+        LIBRARY.impl(name, kernel, device)
+    torch.library.register_fake(f"likely::{name}", fake, lib=LIBRARY)
+    if remember and backward:
+        torch.library.register_autograd(f"likely::{name}", backward, setup_context=remember, lib=LIBRARY)
+    registered: Kernel = getattr(torch.ops.likely, name)
+    return registered

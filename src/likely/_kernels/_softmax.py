@@ -15,8 +15,7 @@ from torch import Tensor
 from likely._kernels import _native
 from likely._kernels._location import PLAIN, in_half
 from likely._kernels._native import Layout
-from likely._kernels._node import Plain, Slopes, fused_loss, fused_losses, triton_kernels
-from likely._kernels._operator import register
+from likely._kernels._node import Kernel, Plain, Slopes, fused_loss, fused_losses, register, triton_kernels
 
 
 class Softmax(NamedTuple):
@@ -63,21 +62,21 @@ class SoftmaxRows(NamedTuple):
             slopes[1].copy_(gathered(slope, temperature))
         return loss, None
 
-    def each(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def each(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """Return the NLL of every row, zero where its label is ignored."""
-        run = triton_kernels("softmax").softmax_each if tensors[0].is_cuda else _each_cpu
+        run: Kernel = triton_kernels("softmax").softmax_each if tensors[0].is_cuda else by_torch
         losses, *kept = run(*tensors, self.ignore_index, self.smoothing)
-        return losses, tuple(kept)
+        return losses, kept
 
-    def each_slopes(
-        self, tensors: Sequence[Tensor], kept: tuple[Tensor, Tensor], upstream: Tensor, slopes: Slopes
-    ) -> None:
+    def each_slopes(self, tensors: Sequence[Tensor], kept: Sequence[Tensor], upstream: Tensor, slopes: Slopes) -> None:
         """Write the gradients of NLLs that are multiplied by ``upstream``."""
-        norm, slope = kept
+        norm, slope, *d_unit = kept
         d_logits, d_temperature = slopes
-        if d_logits is not None:
-            run = triton_kernels("softmax").softmax_slopes if d_logits.is_cuda else _slopes_cpu
-            run(*tensors, self.ignore_index, self.smoothing, norm, upstream, d_logits)
+        if d_logits is not None and d_unit:
+            d_logits.copy_(d_unit[0] * upstream.unsqueeze(1))
+        elif d_logits is not None:
+            rows = (*tensors, self.ignore_index, self.smoothing)
+            triton_kernels("softmax").softmax_slopes(*rows, norm, upstream, d_logits)
         if d_temperature is not None:
             d_temperature.copy_(gathered(slope * upstream, tensors[2]))
 
@@ -109,35 +108,20 @@ def row_weight(target: Tensor, ignore_index: int, mean: bool, dtype: torch.dtype
 # Every kernel is given the rows of its schema (logits, target, temperature, ignore_index, smoothing), then options.
 
 
-def _each_cpu(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """The NLL of every row, log Σ eᵘ and the slope in the temperature."""
-    _, target, temperature, _, smoothing = rows
-    u, p, norm, counted = _tempered(*rows)
-    finite = torch.where(u.isneginf(), 0.0, u)
-    index = torch.where(counted, target, 0).unsqueeze(1)
-    target_logit, finite_target_logit = u.gather(1, index).squeeze(1), finite.gather(1, index).squeeze(1)
-    nll = norm - (1 - smoothing) * target_logit - (smoothing * u.mean(1) if smoothing else 0.0)
-    slope = (1 - smoothing) * finite_target_logit + smoothing * finite.mean(1) - (p * finite).sum(1)
-    return torch.where(counted, nll, 0.0), norm, torch.where(counted, slope / temperature, 0.0)
-
-
-def _slopes_cpu(*arguments: Any) -> None:
-    *rows, _, upstream, d_logits = arguments
-    _, target, temperature, _, smoothing = rows
-    _, p, _, counted = _tempered(*rows)
-    label = torch.zeros_like(p).scatter_(1, torch.where(counted, target, 0).unsqueeze(1), 1 - smoothing)
-    weight = torch.where(counted, upstream / temperature, 0.0).unsqueeze(1)
-    d_logits.copy_((p - label - smoothing / p.shape[1]) * weight)
-
-
-def _tempered(
+def by_torch(
     logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Logits over temperatures, their softmax, log Σ eᵘ and which rows count."""
-    wide = torch.promote_types(logits.dtype, torch.float32)
-    u = logits.to(wide) / temperature.expand(len(logits)).unsqueeze(1)
+    """The NLL of every row, log Σ eᵘ of logits over temperatures u, and the slopes in temperature and logits."""
+    divisor = temperature.expand(len(logits)).unsqueeze(1)
+    u = logits.to(torch.promote_types(logits.dtype, torch.float32)) / divisor
     norm = u.logsumexp(1)
-    return u, (u - norm.unsqueeze(1)).exp(), norm, target != ignore_index
+    counted = (target != ignore_index).unsqueeze(1)
+    own = torch.where(counted, target.unsqueeze(1), 0)
+    label = torch.full_like(u, smoothing / u.shape[1]).scatter_(1, own, 1 - smoothing + smoothing / u.shape[1])
+    nll = norm - torch.where(label > 0, label * u, 0.0).sum(1)
+    gap = torch.where(counted, ((u - norm.unsqueeze(1)).exp() - label) / divisor, 0.0)
+    slope = -(gap * torch.where(u.isneginf(), 0.0, u)).sum(1)
+    return torch.where(counted.squeeze(1), nll, 0.0), norm, slope, gap
 
 
 def _summed(*arguments: Any) -> tuple[Tensor, Tensor]:
@@ -146,9 +130,9 @@ def _summed(*arguments: Any) -> tuple[Tensor, Tensor]:
     if rows[0].is_cuda:
         loss, slope = triton_kernels("softmax").softmax_sum(*arguments)
         return loss, slope
-    nll, norm, slope = _each_cpu(*rows)
+    nll, _, slope, d_unit = by_torch(*rows)
     if d_logits is not None:
-        _slopes_cpu(*rows, norm, factor.expand_as(nll), d_logits)
+        d_logits.copy_(d_unit * factor)
     return nll.sum() * factor, slope * factor
 
 

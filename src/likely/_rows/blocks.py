@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from torch import Tensor
 
-from likely._typing import Array
+from likely._typing import Array, Index
 
 T = TypeVar("T")
 CACHED_NUMBERS = 2**18  # per block: 1 MB in float32, which fits in the cache and bounds the memory
@@ -30,8 +29,6 @@ def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 
 class Rows:
     """A table of any kind and float type, on any device or disk, read in blocks and in at least float32."""
 
-    elsewhere = False  # whether rows cannot be read here, so that only sums of functions of them are available
-
     def __init__(self, array: Any) -> None:
         self.array = array
         self.shape: tuple[int, ...] = tuple(array.shape)
@@ -40,7 +37,7 @@ class Rows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> Tensor:
+    def __getitem__(self, rows: slice | Index) -> Tensor:
         direct = isinstance(self.array, Tensor | np.ndarray)
         part = self.array[rows] if direct else np.asarray(_safe_indexing(self.array, rows))
         if not isinstance(part, Tensor):
@@ -48,10 +45,6 @@ class Rows:
             part = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
         tensor = part.detach()
         return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-    def taken(self, index: NDArray[np.intp]) -> Rows:
-        """Return some of the rows, in memory, converted as :class:`Rows` converts them."""
-        return Rows(self[index])  # type: ignore[index]
 
     @property
     def width(self) -> int:
@@ -63,65 +56,34 @@ class Rows:
         width = self.width if width is None else width
         return row_blocks(len(self), width, numbers=numbers or CACHED_NUMBERS, stride=stride)
 
-    def total(
-        self,
-        compute: Callable[[Any], T],
-        *,
-        stride: int = 1,
-        width: int | None = None,
-        numbers: int | None = None,
-        add: Callable[[T, T], T] | None = None,
-    ) -> T:
-        """Return the sum of a function over all blocks, wherever the rows are."""
-        return summed(map(compute, self.blocks(stride, width, numbers)), add)
+    def total(self, compute: Callable[[Any], T], *, add: Callable[[T, T], T] | None = None, **how: int) -> T:
+        """Return the sum of a function over all :meth:`blocks`, computed in place in the first."""
+        return functools.reduce(add or _into, map(compute, self.blocks(**how)))
 
-    def read(self, stride: int = 1) -> Iterator[tuple[slice, Tensor]]:
+    def read(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the slice of rows of each block, and its numbers."""
-        return ((rows, self[rows]) for rows in self.blocks(stride))
+        return ((rows, self[rows]) for rows in self.blocks())
 
     def whole(self) -> Tensor:
         """Return all rows at once."""
         return torch.cat([block for _, block in self.read()])
 
-    def mapped(self, compute: Callable[[slice, Tensor], Tensor], width: int | None = None) -> Rows:
+    def mapped(self, compute: Callable[[Any, Tensor], Tensor], width: int | None = None) -> Rows:
         """Return rows that are computed from these as they are read."""
         return _MappedRows(self, compute, self.shape[1:] if width is None else (width,))
 
 
 class _MappedRows(Rows):
-    def __init__(self, rows: Rows, compute: Callable[[slice, Tensor], Tensor], tail: tuple[int, ...]) -> None:
+    def __init__(self, rows: Rows, compute: Callable[[Any, Tensor], Tensor], tail: tuple[int, ...]) -> None:
         self.rows, self.compute = rows, compute
         self.shape, self.device = (len(rows), *tail), rows.device
-        self.elsewhere = rows.elsewhere
 
-    def __getitem__(self, rows: slice) -> Tensor:
+    def __getitem__(self, rows: slice | Index) -> Tensor:
         return self.compute(rows, self.rows[rows])
-
-    def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
-        return self.rows.blocks(stride, self.width if width is None else width, numbers)
-
-    def total(self, compute: Callable[[Any], T], *, width: int | None = None, **options: Any) -> T:
-        return self.rows.total(compute, width=self.width if width is None else width, **options)
-
-
-def summed(parts: Iterable[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
-    """Return the sum of parts, computed in place in the first; None where there are no parts."""
-    parts = iter(parts)
-    return functools.reduce(add or _into, parts, next(parts, None))
-
-
-def added(left: Any, right: Any) -> Any:
-    """Return the sum of two numbers, arrays, or tuples of these."""
-    return tuple(map(added, left, right)) if isinstance(left, tuple) else left + right
 
 
 def _into(left: Any, right: Any) -> Any:
     return tuple(map(_into, left, right)) if isinstance(left, tuple) else operator.iadd(left, right)
-
-
-def column(values: Any) -> Any:
-    """Return values that the indices of blocks can index: a tensor, or rows that are elsewhere unchanged."""
-    return values if isinstance(values, Rows) else torch.as_tensor(values)
 
 
 def like(result: Tensor, reference: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 from scipy import linalg
 from torch import Tensor
 
-from likely._rows.blocks import Rows, column, moments
+from likely._rows.blocks import Rows, moments
 from likely._solvers.ridge import Ridge
 from likely._typing import Array
 
@@ -180,7 +180,7 @@ class _Design:
 
     def __init__(self, features: Rows, mean: Array, deviation: Array, weight: Array) -> None:
         self.features, self.mean, self.deviation = features, mean, deviation
-        self.counts, self.total = column(weight), float(weight.sum())
+        self.counts, self.total = torch.as_tensor(weight), float(weight.sum())
         self.dispersion: float | None = None
         n, d = features.shape
         self.rotation: Array | None = None

@@ -15,8 +15,8 @@ _missing = [name for name in ("pandas", "jinja2", "matplotlib") if find_spec(nam
 if _missing:
     raise ImportError(f"likely.audit needs {', '.join(_missing)}: pip install 'likely[cli]'")
 
-from likely.auditing.results.audit import Audit  # noqa: E402 (what they need is told first)
+from likely.auditing.pipeline import audit  # noqa: E402 (what they need is told first)
+from likely.auditing.results.audit import Audit  # noqa: E402
 from likely.auditing.results.finding import Finding, Reason, Suspect  # noqa: E402
-from likely.auditing.run import audit  # noqa: E402
 
 __all__ = ["Audit", "Finding", "Reason", "Suspect", "audit"]

@@ -2,48 +2,74 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from likely._rows.reading.table import counted
+from likely._destination import write_parquet
 from likely._typing import Array, Index, Mask
-from likely.auditing.columns.kinds import ColumnReader, as_kind
-from likely.auditing.copies.repeated_rows import repeated_rows
-from likely.auditing.copies.twins import ORDINARY, Twins
-from likely.auditing.identities.identity import Identity
+from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows, row_keys
+from likely.auditing.checks.groups import groups_of
+from likely.auditing.columns.kinds import as_kind
 from likely.auditing.identities.sums import breaks, tell_broken
 from likely.auditing.odd_rows.odd_rows import NAMED, Certainty, OddRows
 from likely.auditing.results.finding import Finding
-from likely.auditing.results.score_file import first_copies
 from likely.auditing.results.spread import Spread
 from likely.auditing.sample import Sample, Told
-from likely.auditing.target.target_check import LabelCheck, TargetCheck
+from likely.auditing.target.target_check import LabelCheck, TargetCheck, TargetData
 
-_BITS = 32  # most identities of columns: a row has a bit for each
-_KEYS = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory
-Scores = dict[str, Any]
+MAX_COPIED = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory
+_BATCH_ROWS = 1 << 20  # rows whose scores are read at a time
+# Scores of the rows of a block by name, given the block, its columns with their types, and places in the sample.
+Score = Callable[[pd.DataFrame, pd.DataFrame, Index], Mapping[str, Any]]
+
+
+class ScoreFile:
+    """The scores of all rows of a long table: in a temporary Parquet file, which goes when nobody holds it any more."""
+
+    def __init__(self, parts: Iterable[Mapping[str, Any]]) -> None:
+        folder = tempfile.mkdtemp(prefix="likely-scores-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder, "scores.parquet")
+        write_parquet(parts, self.path)
+
+    def __getitem__(self, name: str) -> Array:
+        return pd.read_parquet(self.path, columns=[name])[name].to_numpy()
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(self.path) as file:
+            yield from (batch.to_pandas() for batch in file.iter_batches(_BATCH_ROWS))
+
+    def __getstate__(self) -> Any:
+        raise TypeError("the scores of a table that was read in blocks are in a file: call save(folder) on the audit")
 
 
 class Scorer:
     """Reads blocks of a table as the sample was read, and scores their rows by all checks; it may be sent elsewhere."""
 
     def __init__(self, sample: Sample, checks: list[RowCheck]) -> None:
-        self.columns = ColumnReader.of(sample.columns, sample.leave_out)
+        self.kinds = {name: kind for name, kind in sample.columns.kinds.items() if kind not in UNREAD}
         self.scorers = [check.scorer() for check in checks]
         self.stride, self.sampled, self.id = sample.stride, len(sample), sample.id
 
-    def __call__(self, block: Any, start: int) -> Scores:
+    def __call__(self, block: Any, start: int) -> dict[str, Any]:
         """The scores of the rows of a block by name."""
         frame = framed(block)
         rows = start + np.arange(len(frame))
         places = np.where(rows % self.stride == 0, rows // self.stride, self.sampled)
-        scores: Scores = {} if self.id is None else {"id": frame[self.id]}
-        typed = self.columns.typed(frame)
+        typed = pd.DataFrame({name: as_kind(frame[name], kind) for name, kind in self.kinds.items()})
+        scores = {"row": rows} | ({} if self.id is None else {"id": frame[self.id]})
         for score in self.scorers:
             scores |= score(frame, typed, places)
         return scores
@@ -56,203 +82,168 @@ def framed(block: Any) -> pd.DataFrame:
     return pd.DataFrame(np.asarray(block), columns=[f"x{j}" for j in range(block.shape[1])])
 
 
+class Judged(NamedTuple):
+    """Which rows of a part of a long table have a problem, how badly, and what is written of each."""
+
+    named: Mask | pd.Series[bool]
+    harm: Array | pd.Series[float]
+    written: dict[str, Any]
+
+
 class RowCheck(ABC):
-    """One kind of problem that a row may have: fitted to a sample, it scores all rows and tells of the worst."""
+    """One kind of problem that a row may have: fitted to a sample, it scores all rows and tells of the worst.
+
+    ``scores`` are those of all rows, once they are scored; None for a table in memory, which is its own sample.
+    """
+
+    def __init__(self, sample: Sample, fitted: Any = None) -> None:
+        self.sample, self.fitted = sample, fitted
+        self.scores: ScoreFile | None = None
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, sample: Sample) -> Self | None:
+        """Learn from a sample; None where there is nothing to check."""
 
     @abstractmethod
-    def scorer(self) -> Any:
-        """What scores the rows of a block, given the block, its columns with their types, and places in the sample."""
-
-    def take(self, scores: Scores) -> None:  # noqa: B027 (most need nothing)
-        """Keep of the scores of a block what all rows are judged by; what is taken out is not written."""
+    def scorer(self) -> Score:
+        """What scores the rows of a block."""
 
     @abstractmethod
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
-        """Which of the rows scored have the problem, and by how much."""
+    def judge(self, part: pd.DataFrame) -> Judged:
+        """The verdict on some rows by their scores."""
 
     @abstractmethod
-    def written(self, start: int, scores: pd.DataFrame) -> Scores:
-        """The columns of the file of scores."""
-
-    @abstractmethod
-    def tell(self, told: Told, count: int | None = None) -> Finding | None:
+    def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
         """What is told of some rows; ``count`` rows of all have the problem (None: these are all)."""
 
 
 class OddRowCheck(RowCheck):
     """Rows that do not fit the rest."""
 
-    def __init__(self, fitted: OddRows, rows: int) -> None:
-        self.fitted, self.rows = fitted, rows
-        self.spreads: dict[str, Spread] = {}
-        self._certainty: Certainty | None = None
+    @classmethod
+    def fit(cls, sample: Sample) -> Self | None:
+        sample.progress("looking for odd rows", 0.0)
+        whole = len(sample) == sample.rows
+        fitted = OddRows.fit(sample.columns, sample.leave_out, sample.twins.first, sample.identities, whole=whole)
+        return None if fitted is None else cls(sample, fitted)
 
-    def scorer(self) -> Any:
+    def scorer(self) -> Score:
         fitted = self.fitted
         return lambda _, typed, places: fitted.score(typed, places)
 
-    def take(self, scores: Scores) -> None:
-        for name in {"row_scale", "nats"} & self.fitted.scores.keys():
-            self.spreads.setdefault(name, Spread(self.rows)).add(scores[name])
-
-    @property
+    @cached_property
     def certainty(self) -> Certainty:
         """How surely rows are odd, by the scores of all."""
-        if self._certainty is None:
-            self._certainty = self.fitted.certainty(self.spreads, self.rows)
-        return self._certainty
+        file, names = self.scores, {"row_scale", "nats"} & self.fitted.scores.keys()
+        spreads = {} if file is None else {name: Spread.of(file[name]) for name in names}
+        return self.fitted.certainty(spreads, self.sample.rows)
 
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
-        sure = self.certainty(scores)[1]
-        return sure >= NAMED, np.column_stack([sure, scores["row_scale"]])
+    def judge(self, part: pd.DataFrame) -> Judged:
+        sure, scale = self.certainty(part)[1], part["row_scale"]
+        # Certainties that round to one are told apart by their scales.
+        return Judged(sure >= NAMED, sure - 1e-6 / (1 + scale), {"row_scale": scale, "row_odd": sure})
 
-    def written(self, start: int, scores: pd.DataFrame) -> Scores:
-        return {"row_scale": scores["row_scale"], "row_odd": self.certainty(scores)[1].astype(np.float32)}
-
-    def tell(self, told: Told, count: int | None = None) -> Finding:
-        scores = self.fitted.score(told.columns.typed, told.places)
-        return self.fitted.tell(told.columns.typed, told.places, scores, self.certainty, count, self.rows)
+    def tell(self, told: Told, count: int | None) -> Iterator[Finding]:
+        typed, places = told.columns.typed, told.places
+        scores = self.fitted.score(typed, places)
+        yield self.fitted.tell(typed, places, scores, self.certainty, count, self.sample.rows)
 
 
 class WrongTargetCheck(RowCheck):
-    """Targets or labels that are probably wrong."""
+    """Targets or labels that are probably wrong, and what else their models tell: calibration, leaks, groups."""
 
-    def __init__(self, fitted: TargetCheck | LabelCheck, rows: int) -> None:
-        self.fitted, self.rows = fitted, rows
-        self.classes = fitted.classes if isinstance(fitted, LabelCheck) else None
+    @classmethod
+    def fit(cls, sample: Sample) -> Self | None:
+        if sample.target is None:
+            return None
+        groups, identities = sample.twins.groups, sample.identities
+        data = TargetData.of(sample.columns, groups, sample.target, sample.seed, sample.progress, identities)
+        return cls(sample, TargetCheck.fit(data) if sample.task == "regression" else LabelCheck.fit(data))
 
-    def scorer(self) -> Any:
+    def scorer(self) -> Score:
         return self.fitted.further.score
 
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
-        named = scores["target_wrong"] > 0.5 if self.classes is None else scores["suggested"] >= 0
-        return np.asarray(named), np.column_stack([scores["odds"], np.zeros(len(scores))])
+    def judge(self, part: pd.DataFrame) -> Judged:
+        labels = isinstance(self.fitted, LabelCheck)
+        names = ("label_wrong", "label_nll", "temperature") if labels else ("target_wrong", "target_nll", "expected")
+        written = {name: part[name] for name in names}
+        if not labels:
+            return Judged(part["target_wrong"] > 0.5, part["odds"], written)
+        classes = np.array([*self.fitted.classes, ""], dtype=object)
+        written["suggested"] = pd.Series(classes[part["suggested"]], dtype=str)
+        return Judged(part["suggested"] >= 0, part["odds"], written)
 
-    def written(self, start: int, scores: pd.DataFrame) -> Scores:
-        if self.classes is None:
-            return {name: scores[name] for name in ("target_wrong", "target_nll", "expected")}
-        names = np.array([*self.classes, ""], dtype=object)
-        suggested = pd.Series(names[scores["suggested"].to_numpy(np.int64)], dtype=str)
-        return {name: scores[name] for name in ("label_wrong", "label_nll", "temperature")} | {"suggested": suggested}
-
-    def tell(self, told: Told, count: int | None = None) -> Finding:
-        return self.fitted.tell(told, count, self.rows)
+    def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
+        finding = self.fitted.tell(told, count, self.sample.rows)
+        yield finding
+        yield from self.fitted.others()
+        of_sample = {name: scores[: len(self.sample)] for name, scores in finding.scores.items()}
+        yield groups_of(self.sample, replace(finding, scores=of_sample))
 
 
 class BrokenSumCheck(RowCheck):
     """Rows that break a sum of columns."""
 
-    def __init__(self, identities: list[Identity], rows: int) -> None:
-        self.identities, self.rows = identities[:_BITS], rows
-        self.counts = np.zeros(len(self.identities), np.int64)
+    @classmethod
+    def fit(cls, sample: Sample) -> Self | None:
+        return cls(sample) if sample.identities else None
 
-    def scorer(self) -> Any:
-        identities = self.identities
-        names = list(dict.fromkeys(name for identity in identities for name in identity.members))
+    def scorer(self) -> Score:
+        identities = dict(zip(self._names, self.sample.identities, strict=True))
+        return lambda _, typed, places: {name: identity.broken(typed) for name, identity in identities.items()}
 
-        def score(frame: pd.DataFrame, _typed: pd.DataFrame, _places: Index) -> Scores:
-            table = pd.DataFrame({name: as_kind(frame[name], "number") for name in names}, index=frame.index)
-            return {"broken": breaks(table, identities) @ (1 << np.arange(len(identities)))}
+    @property
+    def _names(self) -> list[str]:
+        return [f"broken {k}" for k in range(len(self.sample.identities))]
 
-        return score
+    def judge(self, part: pd.DataFrame) -> Judged:
+        return Judged(part[self._names].to_numpy().any(1), np.zeros(len(part)), {})
 
-    def take(self, scores: Scores) -> None:
-        self.counts += (scores["broken"][:, None] >> np.arange(len(self.identities)) & 1).sum(0)
-
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
-        return scores["broken"].to_numpy() > 0, np.zeros((len(scores), 2))
-
-    def written(self, start: int, scores: pd.DataFrame) -> Scores:
-        return {}
-
-    def tell(self, told: Told, count: int | None = None) -> Finding | None:
-        table = told.columns.typed
-        broken = breaks(table, self.identities)
-        if count is None:
-            return tell_broken(table, self.identities, broken, broken.sum(0), int(broken.any(1).sum()), len(broken))
-        return tell_broken(table, self.identities, broken, self.counts, count, self.rows)
+    def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
+        table, identities = told.columns.typed, self.sample.identities
+        broken = breaks(table, identities)
+        counts = broken.sum(0) if self.scores is None else np.array([self.scores[name].sum() for name in self._names])
+        count = int(broken.any(1).sum()) if count is None else count
+        yield tell_broken(table, identities, broken, counts, count, self.sample.rows)
 
 
 class CopyCheck(RowCheck):
     """Rows that repeat an earlier one: exactly, in the whole table, and almost, in the sample."""
 
-    def __init__(self, sample: Sample) -> None:
-        self.sample, self.keys = sample, list[NDArray[np.uint64]]()
-        self.looked = sample.rows <= _KEYS
-        self._of: Index | None = None
+    @classmethod
+    def fit(cls, sample: Sample) -> Self | None:
+        possible = sample.rows <= MAX_COPIED and compared(sample.columns, sample.target)
+        return cls(sample) if possible else None
 
-    def scorer(self) -> Any:
-        columns, looked = self.sample.columns, self.looked
-        unread = {*self.sample.leave_out, *columns.named("identifier", "name", "empty")}
-        kinds = {name: kind for name, kind in columns.kinds.items() if name not in unread}
+    def scorer(self) -> Score:
+        names = compared(self.sample.columns, self.sample.target)
+        return lambda _, typed, places: {"key": row_keys(typed[names])}
 
-        def score(frame: pd.DataFrame, _typed: pd.DataFrame, _places: Index) -> Scores:
-            if not looked:
-                return {}
-            whole = pd.DataFrame({name: as_kind(frame[name], kind) for name, kind in kinds.items()})
-            return {"key": pd.util.hash_pandas_object(whole, index=False).to_numpy()}
-
-        return score
-
-    def take(self, scores: Scores) -> None:
-        if self.looked:
-            self.keys.append(scores.pop("key"))
-
-    @property
+    @cached_property
     def of(self) -> Index:
         """For each row of the table the first that equals it, -1 if none does."""
-        if self._of is None:
-            self._of = first_copies(np.concatenate(self.keys))
-            if len(self._of) == len(self.sample):
-                self._of = self.sample.twins.of
-        return self._of
+        if self.scores is None or len(self.sample) == self.sample.rows:
+            return self.sample.twins.of
+        return first_copies(self.scores["key"])
 
     @property
     def ordinary(self) -> bool:
         """Whether so many rows are copies that none is worth a word."""
-        return not self.looked or bool((self.of >= 0).mean() > ORDINARY)
+        return bool((self.of >= 0).mean() > ORDINARY)
 
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
-        n = len(scores)
-        named = np.zeros(n, bool) if self.ordinary else self.of[start : start + n] >= 0
-        return named, np.zeros((n, 2))
+    def judge(self, part: pd.DataFrame) -> Judged:
+        of = self.of[part["row"]]
+        return Judged((of >= 0) & (not self.ordinary), np.zeros(len(part)), {"repeats_row": of})
 
-    def written(self, start: int, scores: pd.DataFrame) -> Scores:
-        return {"repeats_row": self.of[start : start + len(scores)]} if self.looked else {}
-
-    def tell(self, told: Told, count: int | None = None) -> Finding | None:
-        if count is None or len(told.sample) == told.sample.rows:
-            return repeated_rows(told.columns, told.sample.twins, told.sample.target)
-        if not self.looked:
-            return None
-        repeats = int((self.of >= 0).sum())
-        if self.ordinary:
-            return repeated_rows(told.columns, told.sample.twins, None, repeats) if repeats else None
-        twins = _among(told, self.of)
-        finding = repeated_rows(told.columns, twins, told.sample.target)
-        if finding is None:
-            return None
-        summary = f"{counted(repeats, 'row repeats', 'rows repeat')} an earlier one; {len(finding.rows):,} are listed."
-        return replace(finding, summary=summary, numbers={**finding.numbers, "rows": repeats})
+    def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
+        sample = self.sample
+        if self.of is sample.twins.of:
+            yield repeated_rows(told.columns, sample.twins, sample.target)
+        else:
+            of = pd.Index(told.rows).get_indexer(self.of[told.rows])  # the leaders among the rows that are told of
+            among = Twins.of_rows(of, of >= 0, told.columns.typed[sample.target] if sample.target else None)
+            yield repeated_rows(told.columns, among, sample.target, int((self.of >= 0).sum()), sample.rows)
 
 
-def _among(told: Told, of: Index) -> Twins:
-    """The copies among the rows told of, whose leaders are among them."""
-    rows = told.rows
-    place = pd.Series(np.arange(len(rows)), index=rows)
-    leader = place.reindex(of[rows]).to_numpy(np.float64)
-    found = np.where(np.isnan(leader), -1, leader).astype(np.int64)
-    disagree = np.zeros(len(rows), bool)
-    if told.sample.target is not None:
-        targets = pd.factorize(told.columns.typed[told.sample.target])[0]
-        disagree = (found >= 0) & (targets != targets[found])
-    return Twins(found, found >= 0, disagree)
-
-
-def row_checks(sample: Sample, target: TargetCheck | LabelCheck | None, rows: int) -> list[RowCheck]:
-    """The checks of the rows of a table, in the order in which rows are scored."""
-    whole = len(sample) == rows
-    odd = OddRows.fit(sample.columns, sample.leave_out, sample.twins.first, sample.identities, whole=whole)
-    checks: list[RowCheck] = [] if odd is None else [OddRowCheck(odd, rows)]
-    checks += [] if target is None else [WrongTargetCheck(target, rows)]
-    return [*checks, BrokenSumCheck(sample.identities, rows), CopyCheck(sample)]
+ROW_CHECKS: tuple[type[RowCheck], ...] = (OddRowCheck, WrongTargetCheck, BrokenSumCheck, CopyCheck)

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
-from likely._page import Table
 from likely._rows.reading.read_table import read_array
 from likely._rows.reading.table import counted, readable
-from likely._typing import Array, Index
+from likely.auditing.checks.copies import find_twins, repeated_rows
 from likely.auditing.checks.order import order
 from likely.auditing.checks.overview import balance
-from likely.auditing.columns.kinds import Columns, Kind, read_columns
-from likely.auditing.copies.repeated_rows import repeated_rows
-from likely.auditing.copies.twins import find_twins
+from likely.auditing.columns.kinds import Columns, read_columns
 from likely.auditing.odd_rows.odd_rows import odd_rows
 from likely.auditing.results.audit import Audit, Progress
 from likely.auditing.results.finding import Finding
@@ -26,6 +24,7 @@ from likely.auditing.target.label_verdict import judge_labels, wrong_labels
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 _ORDERED = 10  # of them, those that are looked at for what their order tells
+_FITTED = 20_000  # rows, about, that tell the directions
 
 
 def audit_logits(
@@ -38,104 +37,56 @@ def audit_logits(
 ) -> Audit:
     """Labels and calibration by the logits; odd rows and copies by the features."""
     progress("reading", 0.0)
-    z, y = read_array(logits, "logits"), read_array(labels, "labels")
-    if z.ndim != 2 or z.shape[1] < 2 or z.dtype.kind not in "fiu":
+    y, z = read_array(labels, "labels"), _matrix(logits, "logits", "(rows, classes)")
+    n, width = z.shape
+    if width < 2:
         raise ValueError(f"logits must be numbers of the shape (rows, classes), got {z.dtype} of {z.shape}")
-    if len(z) < 20:
-        raise ValueError(f"there are {len(z)} rows of logits: 20 or more are needed")
-    if not np.isfinite(z).all():
-        raise ValueError("logits hold NaN or infinities: clean them first")
-    if y.shape != (len(z),):
-        raise ValueError(f"labels must hold one class per row, shape ({len(z)},); got {y.shape}")
-    if y.dtype.kind not in "iub" or y.min() < 0 or y.max() >= z.shape[1]:
-        raise ValueError(f"labels must be class numbers from 0 to {z.shape[1] - 1}")
-    if classes is not None and len(classes) != z.shape[1]:
-        raise ValueError(f"there are {len(classes)} class names for {z.shape[1]} classes")
-    names = (
-        [readable(str(label_name)) for label_name in classes]
-        if classes is not None
-        else [f"class {c}" for c in range(z.shape[1])]
-    )
-    h = _features(features, len(z))
-    z, y = z.astype(np.float32 if z.dtype.itemsize <= 4 else np.float64), y.astype(np.int64)
-    all_rows = np.arange(len(z))
+    if n < 20:
+        raise ValueError(f"there are {n} rows of logits: 20 or more are needed")
+    if y.shape != (n,):
+        raise ValueError(f"labels must hold one class per row, shape ({n},); got {y.shape}")
+    if y.dtype.kind not in "iub" or y.min() < 0 or y.max() >= width:
+        raise ValueError(f"labels must be class numbers from 0 to {width - 1}")
+    names = [f"class {c}" for c in range(width)] if classes is None else [readable(str(name)) for name in classes]
+    if len(names) != width:
+        raise ValueError(f"there are {len(names)} class names for {width} classes")
+    h = None if features is None else _matrix(features, "features", f"({n}, width)", n)
+    y = y.astype(np.int64)
     progress("judging labels", 0.0)
     verdict = judge_labels(z, y, h, seed)
-    findings = [
-        wrong_labels(verdict, y, names, all_rows, len(z), "the logits"),
-        _noisy_classes(verdict.temperature, y, names),
-        classifier_calibration(z, y, verdict),
-        *_in_space(z if h is None else h, progress, pd.Series([names[c] for c in y], name="label")),
-        *_balance(y, names),
-    ]
-    present = tuple(finding for finding in findings if finding is not None)
-    notes = (
-        () if h is not None else ("No features were given, so odd rows and temperatures are computed from the logits.",)
-    )
-    return Audit("a classifier's outputs", len(z), "classification", "label", present, notes)
-
-
-def _features(features: Any, rows: int) -> NDArray[np.floating] | None:
-    if features is None:
-        return None
-    h = read_array(features, "features")
-    if h.ndim != 2 or len(h) != rows or h.dtype.kind not in "fiub":
-        raise ValueError(f"features must be numbers of the shape ({rows}, width), got {h.dtype} of {h.shape}")
-    h = h.astype(np.float32 if h.dtype.itemsize <= 4 else np.float64)
-    if not np.isfinite(h).all():
-        raise ValueError("features hold NaN or infinities: clean them first")
-    return h
-
-
-def _balance(y: Index, classes: list[str]) -> list[Finding]:
-    """How many rows each class has."""
-    sentence, numbers, tables = balance(np.bincount(y, minlength=len(classes)), classes, "label")
-    numbers = {"rows": len(y), **numbers}
-    return [
-        Finding("overview", "Overview", f"{counted(len(y), 'row')}.{sentence}", numbers=numbers, tables=tuple(tables))
-    ]
-
-
-def _in_space(x: NDArray[np.floating], progress: Progress, target: pd.Series[Any]) -> list[Finding | None]:
-    """Odd rows, copies and what their order tells, among rows of numbers without names."""
     progress("looking for odd rows", 0.0)
-    reduced = _leading(x)
-    names = [f"direction {j}" for j in range(reduced.shape[1])]
-    kinds: dict[str, Kind] = dict.fromkeys(names, "number")
-    columns = Columns(kinds, pd.DataFrame(reduced, columns=names), ())
+    columns = _directions(z if h is None else h)
     twins = find_twins(columns, None)
-    with_target = read_columns(columns.typed.iloc[:, :_ORDERED].assign(**{str(target.name): target.to_numpy()}))
-    return [
+    ordered = read_columns(columns.typed.iloc[:, :_ORDERED].assign(label=[names[c] for c in y]))
+    sentence, numbers, tables = balance(np.bincount(y, minlength=width), names, "label")
+    overview = f"{counted(n, 'row')}.{sentence}"
+    findings = [
+        Finding("overview", "Overview", overview, numbers={"rows": n, **numbers}, tables=tuple(tables)),
+        wrong_labels(verdict, y, names, np.arange(n), n, "the logits"),
+        classifier_calibration(z, y, verdict),
         repeated_rows(columns, twins, None),
         odd_rows(columns, set(), twins.first, named=False),
-        order(with_target, str(target.name)),
+        order(ordered, "label"),
     ]
+    present = tuple(finding for finding in findings if finding is not None)
+    note = "No features were given, so odd rows and temperatures are computed from the logits."
+    return Audit("a classifier's outputs", n, "classification", "label", present, () if h is not None else (note,))
 
 
-def _leading(x: NDArray[np.floating]) -> Array:
-    """The rows along the directions in which they spread most."""
-    centred: Array = np.subtract(x, x.mean(0), dtype=np.float64)
-    if x.shape[1] <= _DIRECTIONS:
-        return centred
-    some = centred[np.random.RandomState(0).permutation(len(x))[:20_000]]
-    directions = np.linalg.eigh(some.T @ some)[1][:, -_DIRECTIONS:]
-    return np.asarray(centred @ directions[:, ::-1])
+def _matrix(source: Any, name: str, shape: str, rows: int | None = None) -> NDArray[np.floating]:
+    """Numbers with a row per row of the data, in their precision."""
+    values = read_array(source, name)
+    if values.ndim != 2 or len(values) != (rows or len(values)) or values.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be numbers of the shape {shape}, got {values.dtype} of {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} hold NaN or infinities: clean them first")
+    return values.astype(np.float32 if values.dtype.itemsize <= 4 else np.float64)
 
 
-def _noisy_classes(temperature: Array, y: Index, classes: Sequence[str]) -> Finding:
-    """The temperature by label: where it is high, the model is less sure than it looks."""
-    relative = pd.Series(temperature / np.median(temperature)).groupby(y).agg(["mean", "size"])
-    frame = pd.DataFrame({"temperature": relative["mean"], "rows": relative["size"]})
-    frame.index = pd.Index([classes[int(c)] for c in frame.index], name="label")
-    frame = frame.sort_values("temperature", ascending=False)
-    worst = frame.iloc[0]
-    flat = bool(frame["temperature"].max() < 1.02)
-    return Finding(
-        "noise",
-        "Where labels are noisy",
-        "The temperature is similar for all labels."
-        if flat
-        else f"The temperature is highest for {frame.index[0]}: {worst['temperature']:.2f} times the median.",
-        numbers={"temperature": {str(k): round(float(v), 4) for k, v in frame["temperature"].items()}},
-        tables=(Table(frame.head(12), "Predicted temperature by label, in units of the median.", digits=2),),
-    )
+def _directions(x: NDArray[np.floating]) -> Columns:
+    """The rows along the directions in which they spread most, as columns without names."""
+    x = x - x.mean(0, dtype=np.float64)
+    if x.shape[1] > _DIRECTIONS:
+        x = PCA(_DIRECTIONS, svd_solver="covariance_eigh").fit(x[:: max(1, len(x) // _FITTED)]).transform(x)
+    names = [f"direction {j}" for j in range(x.shape[1])]
+    return Columns(dict.fromkeys(names, "number"), pd.DataFrame(x, columns=names), ())

@@ -1,6 +1,6 @@
 """The audit of a table: models are fitted to a sample, score all rows block by block, and findings are told.
 
-A table in memory is its own sample, and one block.
+A table in memory is its own sample.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import difflib
 import functools
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,30 +21,119 @@ from likely._rows.reading.read_table import read_table, source_name
 from likely._rows.reading.table import Table, counted, listed, readable
 from likely._rows.sources import Source, is_one_file, source_of
 from likely._typing import Index
-from likely.auditing._row_checks import CopyCheck, RowCheck, Scorer, WrongTargetCheck, framed, row_checks
+from likely.auditing._row_checks import MAX_COPIED, ROW_CHECKS, CopyCheck, RowCheck, ScoreFile, Scorer, framed
 from likely.auditing.checks import SAMPLE_CHECKS
-from likely.auditing.checks.groups import groups_of
+from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import ColumnReader, Columns, read_columns
 from likely.auditing.columns.sums import Sums
-from likely.auditing.copies.twins import find_twins
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
 from likely.auditing.odd_rows.odd_rows import extended
-from likely.auditing.results.accepted import RowNames
-from likely.auditing.results.audit import Audit, Compare, Progress
+from likely.auditing.outputs import audit_logits
+from likely.auditing.results.accepted import Accepted, RowNames
+from likely.auditing.results.audit import Audit, Compare, LongAudit, Progress
 from likely.auditing.results.finding import Finding
-from likely.auditing.results.long_audit import LongAudit
-from likely.auditing.results.score_file import ScoreFile, Worst
 from likely.auditing.sample import Sample, Told
 from likely.auditing.slips.one_cause_per_row import one_entry_per_row
-from likely.auditing.target.target_check import LabelCheck, TargetCheck, TargetData
 
+Earlier = str | os.PathLike[str] | Mapping[str, Any]
 TASKS = ("auto", "classification", "regression")
 AT_ONCE = 1 << 26  # numbers of a table that is read at once, for which an audit takes about 3.5 GB
 SAMPLE = 100_000  # rows of a longer table that models are fitted on, about
 SAMPLE_NUMBERS = 1 << 23  # numbers that the sample holds at most, but for
 LEAST_SAMPLE = 10_000  # rows
+_LEFT_OUT = {
+    "identifier": "a different value in every row",
+    "text": "text",
+    "constant": "the same value in every row",
+    "empty": "no value",
+}
 LISTED = 2_000  # rows outside the sample that are told of, of each kind of problem
+
+
+def audit(
+    data: Any = None,
+    target: str | None = None,
+    *,
+    task: str = "auto",
+    logits: Any = None,
+    labels: Any = None,
+    features: Any = None,
+    classes: Sequence[str] | None = None,
+    test: Any = None,
+    id_column: str | None = None,
+    accepted: Earlier | None = None,
+    previous: Earlier | None = None,
+    random_state: int = 0,
+    progress: Progress = lambda _what, _share: None,
+) -> Audit:
+    """Find what is wrong with a data set: odd rows, wrong labels and targets, noise, copies, leaks.
+
+    Pass one of two kinds of input:
+
+    - ``data``, a table (a path to CSV, Parquet, Arrow or npz, a pandas, Polars or Arrow frame, an array, a mapping of
+      columns; a folder, glob, URL or list of Parquet, Feather or CSV files, a Dask array or frame) and, to judge its
+      labels or targets, ``target``, the name of that column. ``test`` is a second table that should share no row
+      with the first;
+    - ``logits`` and ``labels`` (arrays or .npy files) of a classifier on rows it was not trained on, with ``features``
+      (its last layer's input) if there are any.
+
+    A table of more than 2²⁶ (67 million) numbers that is not in memory is read in blocks: models are fitted to a
+    sample of about 100,000 rows, and all rows are scored by them. The result then lists the worst rows, and ``save``
+    writes all scores as Parquet.
+
+    Predictions are out of fold throughout: no row is judged by a model that was trained on it. Nothing is written to
+    disk; call ``save`` on the result.
+
+    Args:
+        data: a table.
+        target: the name of the column to judge.
+        task: ``"classification"`` or ``"regression"``; ``"auto"`` (the default) decides by the target's values.
+        logits: a classifier's outputs, of the shape (rows, classes).
+        labels: their labels, as class numbers.
+        features: the input of the classifier's last layer, of the shape (rows, width).
+        classes: the names of the classes, for ``logits``; None numbers them.
+        test: a second table, of the same columns, such as the test set.
+        id_column: the column that names rows. Rows are reported by that name, and no model uses the column.
+        accepted: findings that were marked as fine, to be left out: the file that the page saves, or its content.
+        previous: an earlier audit's ``summary.json``, or its content: what it found is left out.
+        random_state: seed of all random choices.
+        progress: function that is called with the name of each step and the share of it that is done.
+
+    Returns:
+        An :class:`~likely.auditing.Audit` with the findings, the suspicious rows and reasons, and scores of all rows.
+
+    Raises:
+        ValueError: if the input cannot be audited; the message has the reason and the remedy.
+
+    >>> import likely, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.integers(0, 2, 400)
+    >>> table = {"x": truth + 0.1 * rng.normal(size=400), "z": rng.normal(size=400), "label": np.where(truth, "a", "b")}
+    >>> table["label"][3] = "b" if truth[3] else "a"
+    >>> audit = likely.audit(table, target="label")
+    >>> [suspect.row for suspect in audit.suspects if suspect.kind == "labels"]
+    [3]
+    """
+    earlier = Accepted()
+    for source, what in ((accepted, "accepted"), (previous, "previous")):
+        earlier |= Accepted() if source is None else Accepted.read(source, what)
+    table = {"data": data, "target": target, "test": test, "id_column": id_column}
+    table["task"] = None if task == "auto" else task
+    outputs = {"logits": logits, "labels": labels, "features": features, "classes": classes}
+    of_table, of_outputs = ([name for name, own in given.items() if own is not None] for given in (table, outputs))
+    if of_table and of_outputs:
+        both = f"{of_table[0]} is for a table and {of_outputs[0]} for a model's outputs"
+        raise ValueError(f"{both}: give a table, or logits and labels, not both")
+    if of_outputs:
+        if logits is None or labels is None:
+            raise ValueError("logits and labels go together: give both")
+        result = audit_logits(logits, labels, features, classes, random_state, progress)
+    elif data is None:
+        raise ValueError(f"{of_table[0]} needs a table" if of_table else "give a table, or logits and labels")
+    else:
+        result = audit_table(data, target, task, test, random_state, progress, id_column)
+    return result.without(earlier)
 
 
 def audit_table(
@@ -54,14 +143,16 @@ def audit_table(
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
-    source = _beyond_memory(data)
+    source, stride, sums = _beyond_memory(data), 1, None
     if source is None:
-        table, rows, stride, sums = read_table(data), 0, 1, None
+        table = read_table(data)
     else:
         if test is not None:
             raise ValueError("test is for tables that fit in memory, and this one is read in blocks: leave it out")
-        rows, stride = len(source), _stride(source)
-        sums, frame = _first_pass(source, stride, progress)
+        stride = _stride(source)
+        of_blocks = _each(source, functools.partial(_summed, stride=stride), "reading", progress)
+        of_rows, parts = zip(*of_blocks, strict=True)
+        sums, frame = functools.reduce(operator.add, of_rows), pd.concat(parts, ignore_index=True)
         table = replace(read_table(frame), name=source_name(data))
         if list(table.frame.columns) != list(frame.columns):
             raise ValueError("columns of a table that is read in blocks need unique names: rename them")
@@ -71,86 +162,55 @@ def audit_table(
     twins, identities = find_twins(columns, target), find_identities(columns)
     second = None if test is None else _second(test)
     task = "none" if target is None else settle(columns, target, task)
-    rows = rows or len(table.frame)
+    rows = len(table.frame) if sums is None else sums.rows
     sample = Sample(table, columns, target, task, id, twins, identities, seed, progress, second, stride, rows)
-    judge = _judge(sample)
-    progress("looking for odd rows", 0.0)
-    checks = row_checks(sample, judge, rows)
+    checks = [check for kind in ROW_CHECKS if (check := kind.fit(sample)) is not None]
+    told, about = Told(sample, table.frame, columns), (table.name, rows, task, target)
     if source is None or sums is None:
-        return _whole_audit(sample, checks, judge)
-    return _long_audit(source, sums, sample, checks, judge)
-
-
-def _judge(sample: Sample) -> TargetCheck | LabelCheck | None:
-    """The models of the target, and what they say of it."""
-    if sample.target is None:
-        return None
-    identities = sample.identities
-    data = TargetData.of(sample.columns, sample.twins.groups, sample.target, sample.seed, sample.progress, identities)
-    return TargetCheck.fit(data) if sample.task == "regression" else LabelCheck.fit(data)
-
-
-def _findings(
-    told: Told, checks: Iterable[RowCheck], counts: Iterable[int | None], judge: TargetCheck | LabelCheck | None
-) -> list[Finding]:
-    """Everything that is told of a table."""
-    sample = told.sample
-    of_rows = {check: check.tell(told, count) for check, count in zip(checks, counts, strict=True)}
-    findings = [*of_rows.values()]
-    sample.progress("looking at columns", 0.0)
-    findings += [check(sample) for check in SAMPLE_CHECKS]
-    if judge is not None and sample.target is not None:
-        judged = next(finding for check, finding in of_rows.items() if isinstance(check, WrongTargetCheck) and finding)
-        of_sample = replace(judged, scores={name: values[: len(sample)] for name, values in judged.scores.items()})
-        findings += [*judge.others(), groups_of(sample.columns, sample.target, [of_sample])]
-    return one_entry_per_row([finding for finding in findings if finding is not None])
-
-
-def _whole_audit(sample: Sample, checks: list[RowCheck], judge: TargetCheck | LabelCheck | None) -> Audit:
-    """The audit of a table in memory."""
-    told, columns, table = Told.of(sample), sample.columns, sample.table
-    return Audit(
-        table.name,
-        sample.rows,
-        sample.task,
-        sample.target,
-        tuple(_findings(told, checks, [None] * len(checks), judge)),
-        tuple(_notes(sample)),
-        table.frame,
-        source=table.path,
-        id=sample.id,
-        neighbours=lambda rows: Neighbours.of(columns).compare(rows),
-    )
-
-
-def _long_audit(
-    source: Source, sums: Sums, sample: Sample, checks: list[RowCheck], judge: TargetCheck | LabelCheck | None
-) -> LongAudit:
-    """The audit of a table that is read in blocks."""
-    file = _second_pass(source, Scorer(sample, checks), checks, sample)
-    worst, flagged = _ranked(file, checks)
-    sample.progress("looking at the worst rows", 0.0)
-    told = Told.of(sample, _taken(source, sample, worst, checks))
-    findings = [
-        _in_table(_overview(finding, sums, sample) if finding.name == "overview" else finding, told)
-        for finding in _findings(told, checks, [of_check.count for of_check in worst], judge)
-    ]
+        findings = _findings(told, checks, [None] * len(checks))
+        notes, compare = _notes(sample), _compare(told)
+        return Audit(*about, findings, notes, table.frame, source=table.path, id=id, neighbours=compare)
+    file = ScoreFile(_each(source, Scorer(sample, checks), "scoring all rows", progress))
+    for check in checks:
+        check.scores = file
+    named = _named(file, checks)
+    told = _with_worst(told, source, named, checks)
+    findings = _findings(told, checks, [len(rows) for rows in named])
+    findings = tuple(_in_table(_overview(finding, sums, len(sample)), told) for finding in findings)
+    flagged = np.unique(np.concatenate([np.zeros(0, np.int64), *named]))
     return LongAudit(
-        sample.table.name,
-        sample.rows,
-        sample.task,
-        sample.target,
-        tuple(findings),
-        (*_notes_of_blocks(sums, sample, checks), *_notes(sample)),
+        *about,
+        findings,
+        (*_notes_of_blocks(sums, sample), *_notes(sample)),
         told.frame,
-        id=sample.id,
+        id=id,
         neighbours=_compare(told),
-        file=file,
-        checks=tuple(checks),
-        flagged=flagged,
+        parts=functools.partial(_written, file, checks, flagged, id),
+        flagged=len(flagged),
         read=len(sample),
         paths=tuple(source.paths),
     )
+
+
+def _findings(told: Told, checks: Iterable[RowCheck], counts: Iterable[int | None]) -> tuple[Finding, ...]:
+    """Everything that is told of a table."""
+    findings = [finding for check, count in zip(checks, counts, strict=True) for finding in check.tell(told, count)]
+    told.sample.progress("looking at columns", 0.0)
+    findings += [check(told.sample) for check in SAMPLE_CHECKS]
+    return tuple(one_entry_per_row([finding for finding in findings if finding is not None]))
+
+
+def _compare(told: Told) -> Compare:
+    """The values of rows beside those of similar rows of the sample."""
+
+    def compare(rows: Any) -> Any:
+        columns = told.sample.columns
+        table = Neighbours.of(columns)
+        if len(told.further):
+            table = extended(table, ColumnReader.of(columns), told.further)
+        return table.compare(pd.Index(told.rows).get_indexer(rows).tolist())
+
+    return compare
 
 
 def _beyond_memory(data: Any) -> Source | None:
@@ -166,76 +226,62 @@ def _stride(source: Source) -> int:
     return max(1, -(-len(source) // max(LEAST_SAMPLE, min(SAMPLE, SAMPLE_NUMBERS // source.width))))
 
 
-class _First:
+def _summed(block: Any, start: int, stride: int) -> tuple[Sums, pd.DataFrame]:
     """Sums over a block, and its rows in the sample."""
-
-    def __init__(self, stride: int) -> None:
-        self.stride = stride
-
-    def __call__(self, block: Any, start: int) -> tuple[Sums, pd.DataFrame]:
-        frame = framed(block)
-        return Sums.of(frame), frame.iloc[-start % self.stride :: self.stride].copy()
+    frame = framed(block)
+    return Sums.of(frame), frame.iloc[-start % stride :: stride].copy()
 
 
-def _first_pass(source: Source, stride: int, progress: Progress) -> tuple[Sums, pd.DataFrame]:
-    """Sums over all rows, and the sample."""
-    sums, parts, rows, done = list[Sums](), list[pd.DataFrame](), len(source), 0
-    for block_sums, part in source.each(_First(stride), source.starts):
-        sums.append(block_sums)
-        parts.append(part)
-        done += block_sums.rows
-        progress("reading", done / rows)
-    return functools.reduce(operator.add, sums), pd.concat(parts, ignore_index=True)
+def _each(source: Source, compute: Any, what: str, progress: Progress) -> Iterator[Any]:
+    """What is computed of every block; how far it is, is told."""
+    done = 0
+    for rows, part in zip(source.sizes, source.each(compute, source.starts), strict=True):
+        yield part
+        done += rows
+        progress(what, done / len(source))
 
 
-def _second_pass(source: Source, scorer: Scorer, checks: list[RowCheck], sample: Sample) -> ScoreFile:
-    """The scores of all rows, in a file."""
-    file = ScoreFile()
-    for scores in source.each(scorer, source.starts):
-        for check in checks:
-            check.take(scores)
-        file.append(scores or {"none": np.zeros(0, bool)})
-        sample.progress("scoring all rows", file.rows / sample.rows)
-    file.close()
-    return file
+def _named(file: ScoreFile, checks: list[RowCheck]) -> list[Index]:
+    """The rows that each check names, the worst first."""
+
+    def of_part(check: RowCheck, part: pd.DataFrame) -> pd.Series[float]:
+        judged = check.judge(part)
+        return pd.Series(np.asarray(judged.harm), part["row"])[np.asarray(judged.named)]
+
+    parts = [[of_part(check, part) for check in checks] for part in file]
+    harms = [pd.concat(of_check) for of_check in zip(*parts, strict=True)]
+    return [harm.sort_values(ascending=False, kind="stable").index.to_numpy() for harm in harms]
 
 
-def _ranked(file: ScoreFile, checks: list[RowCheck]) -> tuple[list[Worst], int]:
-    """The worst rows by each check, and how many rows are suspicious."""
-    worst, flagged = [Worst(LISTED) for _ in checks], 0
-    for start, part in file.batches():
-        marked = np.zeros(len(part), bool)
-        for check, of_check in zip(checks, worst, strict=True):
-            named, far = check.named(start, part)
-            of_check.add(start, named, far)
-            marked |= named
-        flagged += int(marked.sum())
-    return worst, flagged
-
-
-class _Taken:
+def _picked(block: Any, start: int, rows: Index) -> pd.DataFrame:
     """Some rows of a block."""
-
-    def __init__(self, rows: Index) -> None:
-        self.rows = rows
-
-    def __call__(self, block: Any, start: int) -> pd.DataFrame:
-        in_block = self.rows[(self.rows >= start) & (self.rows < start + len(block))]
-        return framed(block).iloc[in_block - start].copy()
+    return framed(block).iloc[rows[(rows >= start) & (rows < start + len(block))] - start].copy()
 
 
-def _taken(source: Source, sample: Sample, worst: list[Worst], checks: list[RowCheck]) -> pd.DataFrame | None:
-    """The worst rows outside the sample, which are read once more, and those that they repeat."""
-    rows = np.unique(np.concatenate([of_check.rows for of_check in worst]))
-    copies = next(check for check in checks if isinstance(check, CopyCheck))
-    if not copies.ordinary:
-        leaders = copies.of[np.union1d(rows, sample.stride * np.arange(len(sample)))]
-        rows = np.union1d(rows, leaders[leaders >= 0][:LISTED])
+def _with_worst(told: Told, source: Source, named: list[Index], checks: list[RowCheck]) -> Told:
+    """The sample, and below it the worst rows of all others, which are read once more, and those that they repeat."""
+    sample = told.sample
+    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(of_check[:LISTED] for of_check in named)]))
+    for check in checks:
+        if isinstance(check, CopyCheck) and not check.ordinary:
+            leaders = check.of[np.union1d(rows, told.rows * sample.stride)]
+            rows = np.union1d(rows, leaders[leaders >= 0][:LISTED])
     rows = rows[rows % sample.stride != 0]
     if not len(rows):
-        return None
-    frame = pd.concat(list(source.each(_Taken(rows), source.starts)), ignore_index=True)
-    return frame.set_index(pd.Index(rows))
+        return told
+    parts = _each(source, functools.partial(_picked, rows=rows), "looking at the worst rows", sample.progress)
+    return Told.of(sample, pd.concat(parts, ignore_index=True).set_index(pd.Index(rows)))
+
+
+def _written(file: ScoreFile, checks: list[RowCheck], flagged: Index, id: str | None) -> Iterator[pd.DataFrame]:
+    """The scores of all rows as they are written, part by part."""
+    for part in file:
+        columns = {} if id is None else {id: part["id"]}
+        columns["suspicious"] = part["row"].isin(flagged)
+        for check in checks:
+            columns |= check.judge(part).written
+        frame = pd.DataFrame(columns).set_index(part["row"])
+        yield frame.astype(dict.fromkeys(frame.columns[frame.dtypes == np.float64], np.float32))
 
 
 def _in_table(finding: Finding, told: Told) -> Finding:
@@ -245,42 +291,34 @@ def _in_table(finding: Finding, told: Told) -> Finding:
     return replace(finding, rows=rows[finding.rows], suspects=suspects, scores={})
 
 
-def _compare(told: Told) -> Compare:
-    """The values of rows beside those of similar rows of the sample."""
-    columns, n = told.sample.columns, len(told.sample)
-    place = {int(row): at for at, row in enumerate(told.rows)}
-    table = Neighbours.of(columns)
-    below = extended(table, ColumnReader.of(columns), told.further) if len(told.frame) > n else table
-    return lambda rows: below.compare([place[int(row)] for row in rows])
-
-
-def _overview(finding: Finding, sums: Sums, sample: Sample) -> Finding:
-    """What is in the table, by sums over all rows."""
+def _overview(finding: Finding, sums: Sums, sampled: int) -> Finding:
+    """The finding; what is in the table is told by sums over all rows."""
+    if finding.name != "overview":
+        return finding
     cells, gaps = sums.rows * len(sums.columns), sum(sums.gaps.values())
     empty = f"{gaps / cells:.2%} of the cells are empty ({gaps:,})" if gaps else "No cell is empty"
     size = f"{counted(sums.rows, 'row')}, {counted(len(sums.columns), 'column')}."
     shares = {name: round(count / sums.rows, 4) for name, count in sums.gaps.items()}
     return replace(
         finding,
-        summary=f"{size} {empty}. The second table is of {len(sample):,} rows.",
+        summary=f"{size} {empty}. The second table is of {sampled:,} rows.",
         numbers={**finding.numbers, "rows": sums.rows, "gaps": shares},
         tables=(sums.table(), *finding.tables),
     )
 
 
-def _notes_of_blocks(sums: Sums, sample: Sample, checks: list[RowCheck]) -> list[str]:
+def _notes_of_blocks(sums: Sums, sample: Sample) -> Iterator[str]:
     """What is to be told of how a long table was read."""
     n = len(sample)
     spacing = f": one in {sample.stride:,}, evenly spread" if sample.stride > 1 else ""
-    notes = [
+    yield (
         f"The models were fitted to {n:,} of {sums.rows:,} rows{spacing}. They scored all rows. Missing values, "
         f"ranges and exact copies are those of all rows; everything else is of the {n:,}."
-    ]
-    if any(isinstance(check, CopyCheck) and not check.looked for check in checks):
-        notes.append("Copies were not looked for: there are too many rows.")
+    )
+    if sample.rows > MAX_COPIED:
+        yield "Copies were not looked for: there are too many rows."
     if infinite := sums.columns.index[sums.columns["infinite"] > 0].tolist():
-        notes.append(f"{listed(infinite)} {'holds' if len(infinite) == 1 else 'hold'} infinite numbers.")
-    return notes
+        yield f"{listed(infinite)} {'holds' if len(infinite) == 1 else 'hold'} infinite numbers."
 
 
 def _second(test: Any) -> Table:
@@ -291,11 +329,10 @@ def _second(test: Any) -> Table:
 
 def _settled_names(table: Table, target: str | None, id: str | None) -> tuple[str | None, str | None]:
     """The target and the column that names the rows, both of which must be there."""
+    names = list(table.frame.columns)
+    target, id = (None if name is None else _known(readable(str(name)), names) for name in (target, id))
     if target is not None:
-        target = _known(readable(str(target)), list(table.frame.columns))
         table.check_single(target)
-    if id is not None:
-        id = _known(readable(str(id)), list(table.frame.columns))
         if id == target:
             raise ValueError(f"{id!r} cannot both name the rows and be the target")
     return target, id
@@ -320,34 +357,22 @@ def settle(columns: Columns, target: str, task: str) -> str:
     return "classification" if words or few else "regression"
 
 
-def _notes(sample: Sample) -> list[str]:
+def _notes(sample: Sample) -> tuple[str, ...]:
     """What is to be told of what was read, and what was left out."""
     columns, target, second = sample.columns, sample.target, sample.second
-    shared = int(RowNames(sample.table.frame, sample.id).shared.sum())
-    rows = counted(shared, "row has a name that others share", "rows have names that others share")
-    notes = [*sample.table.notes, *_left_out(columns, target)]
-    notes += [f"In {sample.id}, {rows}; they are shown with their row number."] if shared else []
+    notes = list(sample.table.notes)
+    for kind, why in _LEFT_OUT.items():
+        if names := [name for name in columns.named(kind) if name != target]:
+            notes.append(f"Left out of the models: {listed(names)} ({why}).")
+    if shared := int(RowNames(sample.table.frame, sample.id).shared.sum()):
+        rows = counted(shared, "row has a name that others share", "rows have names that others share")
+        notes.append(f"In {sample.id}, {rows}; they are shown with their row number.")
     notes += [f"{second.name}: {note}" for note in second.notes] if second is not None else []
     if target is None:
         notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
     elif missing := int(columns.typed[target].isna().sum()):
         notes.append(f"{missing:,} rows have no {target}; they are not judged.")
-    return notes
-
-
-def _left_out(columns: Columns, target: str | None) -> list[str]:
-    reasons = {
-        "identifier": ("has a different value in every row", "have a different value in every row"),
-        "text": ("is text", "are text"),
-        "constant": ("has the same value in every row", "have the same value in every row"),
-        "empty": ("is empty", "are empty"),
-    }
-    notes = []
-    for kind, (singular, plural) in reasons.items():
-        names = [name for name in columns.named(kind) if name != target]
-        if names:
-            notes.append(f"Left out of the models: {listed(names)}, which {singular if len(names) == 1 else plural}.")
-    return notes
+    return tuple(notes)
 
 
 def _known(name: str, names: list[str]) -> str:

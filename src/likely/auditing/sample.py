@@ -10,8 +10,8 @@ import pandas as pd
 
 from likely._rows.reading.table import Table
 from likely._typing import Index
+from likely.auditing.checks.copies import Twins
 from likely.auditing.columns.kinds import Columns, as_kind
-from likely.auditing.copies.twins import Twins
 from likely.auditing.identities.identity import Identity
 from likely.auditing.results.audit import Progress
 
@@ -29,9 +29,9 @@ class Sample:
     identities: list[Identity]
     seed: int
     progress: Progress
-    second: Table | None = None
-    stride: int = 1
-    rows: int = 0  # of the whole table
+    second: Table | None
+    stride: int
+    rows: int  # of the whole table
 
     @property
     def leave_out(self) -> set[str]:
@@ -40,10 +40,6 @@ class Sample:
 
     def __len__(self) -> int:
         return len(self.columns.typed)
-
-    def places(self, rows: Index) -> Index:
-        """Of each row of the table its place in the sample, or the number of rows of the sample."""
-        return np.where(rows % self.stride == 0, rows // self.stride, len(self))
 
 
 @dataclass(frozen=True)
@@ -55,20 +51,17 @@ class Told:
     columns: Columns
 
     @classmethod
-    def of(cls, sample: Sample, further: pd.DataFrame | None = None) -> Told:
+    def of(cls, sample: Sample, further: pd.DataFrame) -> Told:
         """The sample, and further rows."""
-        columns = sample.columns
-        if further is None:
-            return cls(sample, sample.table.frame, columns)
-        index = np.concatenate([sample.stride * np.arange(len(sample)), further.index.to_numpy(np.int64)])
+        columns, own = sample.columns, sample.table.frame
+        index = pd.Index([*range(0, sample.stride * len(sample), sample.stride), *further.index])
         typed: dict[str, Any] = {}
         for name, kind in columns.kinds.items():
             known = columns.typed[name].to_numpy()
             numbers = kind not in ("category", "date") and pd.api.types.is_numeric_dtype(known.dtype)
             typed[name] = np.concatenate([known, as_kind(further[name], "number" if numbers else kind)])
-        both = pd.concat([sample.table.frame, further[list(sample.table.frame.columns)]], ignore_index=True)
-        frame = both.set_index(pd.Index(index))
-        return cls(sample, frame, replace(columns, typed=pd.DataFrame(typed, index=frame.index)))
+        frame = pd.concat([own, further[list(own.columns)]], ignore_index=True).set_index(index)
+        return cls(sample, frame, replace(columns, typed=pd.DataFrame(typed, index=index)))
 
     @property
     def rows(self) -> Index:

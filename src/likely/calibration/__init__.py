@@ -14,9 +14,8 @@ from likely.calibration.classifiers._temperature import (
     GlobalTemperature,
     LinearTemperature,
 )
-from likely.calibration.regressors._isotonic import IsotonicScale
+from likely.calibration.regressors._isotonic import IsotonicScale, Recalibrated
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
-from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._regressor import CalibratedRegressor
 from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
 

@@ -16,15 +16,19 @@ from torch.distributions import Distribution
 
 from likely._solvers.selection import held_out_gain
 from likely.calibration._compose import Composed, compose
-from likely.calibration._held_out import Chain, CrossFits, HeldOutRows
-from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._logits import LabelledLogits
+from likely.calibration._held_out import Chain, CrossFits
+from likely.calibration.classifiers._base import Calibrator, LabelledLogits
+from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._forecasts import Forecasts
+from likely.calibration.classifiers._temperature import (
+    DeepTemperature,
+    FeatureTemperature,
+    GlobalTemperature,
+    LinearTemperature,
+)
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
-from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
+from likely.calibration.regressors._scale import Forecasts, GlobalScale, ScaleCalibrator
 
 # Nats per row: candidates that fall back to the same map differ by rounding, which can be many standard errors.
 ALIKE = 1e-6
@@ -39,7 +43,7 @@ class Comparison:
     """
 
     def __init__(
-        self, candidates: Mapping[str, Any], rows: HeldOutRows, *, cv: int, n_jobs: int | None, random_state: int = 0
+        self, candidates: Mapping[str, Any], rows: Any, *, cv: int, n_jobs: int | None, random_state: int = 0
     ) -> None:
         rows = rows.loaded()
         some = rows.thinned()
@@ -218,17 +222,52 @@ class AutoScale(ScaleCalibrator):
     def _candidates(self) -> dict[str, Any]:
         if isinstance(self.candidates, dict) and self.candidates:
             return self.candidates
-        common: dict[str, Any] = {"likelihood": self.likelihood}
-        linear, deep, isotonic = LinearScale(**common), DeepScale(**common), IsotonicScale(**common)
-        known = {
-            "global": GlobalScale(**common),
-            "linear": linear,
-            "deep": deep,
-            "isotonic": isotonic,
-            "linear+isotonic": compose(linear, isotonic),
-            "deep+isotonic": compose(deep, isotonic),
-        }
+        single = {name: kind(likelihood=self.likelihood) for name, kind in SCALE_METHODS.items() if name != "auto"}
+        pairs = {f"{name}+isotonic": compose(single[name], single["isotonic"]) for name in ("linear", "deep")}
+        known: dict[str, Any] = single | pairs
         chosen = list(known) if self.candidates is None else self.candidates
         if not chosen or not set(chosen) <= set(known):
             raise ValueError(f"candidates must be some of {', '.join(known)}; got {self.candidates!r}")
         return {name: known[name] for name in known if name in chosen}
+
+
+METHODS: dict[str, type[Calibrator]] = {
+    "auto": AutoCalibrator,
+    "global": GlobalTemperature,
+    "linear": LinearTemperature,
+    "feature": FeatureTemperature,
+    "deep": DeepTemperature,
+    "vector": VectorScaling,
+    "matrix": StructuredMatrixScaling,
+    "platt": PlattScaling,
+    "isotonic": IsotonicCalibration,
+}
+SCALE_METHODS: dict[str, type[ScaleCalibrator]] = {
+    "global": GlobalScale,
+    "linear": LinearScale,
+    "deep": DeepScale,
+    "isotonic": IsotonicScale,
+    "auto": AutoScale,
+}
+
+
+def make_calibrator(method: Any) -> Calibrator:
+    """Return an unfitted calibrator of logits: a copy of the given one, or the one of that name."""
+    calibrator: Calibrator = _made(method, Calibrator, METHODS, "calibrator")
+    if calibrator.inputs != "logits":
+        raise ValueError("the calibrator receives logits here: create it with inputs='logits'")
+    return calibrator
+
+
+def make_scale_calibrator(method: Any) -> ScaleCalibrator:
+    """Return an unfitted scale calibrator: a copy of the given one, or the one of that name."""
+    return _made(method, ScaleCalibrator, SCALE_METHODS, "scale calibrator")
+
+
+def _made(method: Any, kind: type, known: Mapping[str, Any], name: str) -> Any:
+    if isinstance(method, kind):
+        return clone(method)
+    if isinstance(method, str) and method in known:
+        return known[method]()
+    error = ValueError if isinstance(method, str) else TypeError
+    raise error(f"method must be a {name} or one of {', '.join(known)}; got {method!r}")

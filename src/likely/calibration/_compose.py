@@ -12,9 +12,8 @@ from torch.distributions import Distribution
 
 from likely.calibration._held_out import Chain, CrossFits, HeldOutRows
 from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.regressors._forecasts import Forecasts
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._scale import ScaleCalibrator
+from likely.calibration.regressors._scale import Forecasts, ScaleCalibrator
 
 
 class Composed(_BaseComposition):

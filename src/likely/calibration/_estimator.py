@@ -26,15 +26,6 @@ Outputs = tuple[Any, ...]  # an estimator's outputs for some rows: arrays, and v
 Weight = Array | None
 
 
-def refuse_to_fit(X: Any) -> None:
-    """Raise an error for a table that is not in memory."""
-    if is_source(X) and not isinstance(X, list | tuple):  # these are rows, of a classifier of texts
-        raise TypeError(
-            "rows are fitted in memory here: for a table in blocks, give a calibrator such as GlobalTemperature or "
-            "GlobalScale the outputs of a fitted estimator"
-        )
-
-
 by_blocks_or_texts = functools.partial(by_blocks, texts=True)
 
 
@@ -68,7 +59,11 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             ValueError: targets are not valid for the estimator, or a fold lacks a class.
             TypeError: X is not in memory.
         """
-        refuse_to_fit(X)
+        if is_source(X) and not isinstance(X, list | tuple):  # these are rows, of a classifier of texts
+            raise TypeError(
+                "rows are fitted in memory here: for a table in blocks, give a calibrator such as GlobalTemperature or "
+                "GlobalScale the outputs of a fitted estimator"
+            )
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
         if is_classifier(self):

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 import joblib
 import numpy as np
 import torch
-from sklearn.base import clone
 
 from likely._rows.blocks import Rows
 from likely._rows.checks import check_sample_weight
-from likely._rows.contents import Keys
 from likely._rows.folds import Split, fold_numbers, splits_of
+from likely._rows.sources import Spooled
 from likely._typing import Array, Index
 
 Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
@@ -24,15 +22,18 @@ Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """A model's outputs for some rows, with their targets. Subclasses define how calibrators are fitted to them.
+    """A model's outputs for some rows, with their targets.
 
-    Rows that are not in memory have columns (:class:`~likely._rows.source_rows.SourceRows`) in place of arrays.
+    Subclasses define ``keys()``, a number per row that depends on its contents only; ``fit(step)``, a copy of the
+    calibrator that is fitted to these rows; ``after(fitted)``, the rows with the outputs that it maps theirs to; and
+    ``nll(fitted)``, the loss of each row.
     """
 
     answers: Any  # the outputs that calibrators change: logits, or scales
     y: Any
     features: Rows | None
     weight: Array  # of each row
+    table: Spooled = field(default=Spooled(()), kw_only=True)  # where the rows come from
 
     @property
     def kept(self) -> int:
@@ -46,24 +47,8 @@ class HeldOutRows:
 
     def thinned(self) -> Self:
         """Return as many rows as can be kept, spread evenly over all, in memory."""
-        stride = -(-len(self.weight) // max(1, self.kept))
-        return self if stride == 1 and not self.elsewhere else self.every(max(1, stride))
-
-    def keys(self) -> Keys:
-        """Return a number per row that depends on its contents only."""
-        raise NotImplementedError
-
-    def fit(self, step: Any) -> Any:
-        """Return a copy of the calibrator, fitted to these rows."""
-        raise NotImplementedError
-
-    def after(self, fitted: Any) -> Self:
-        """Return the rows with the outputs that a fitted calibrator maps theirs to."""
-        raise NotImplementedError
-
-    def nll(self, fitted: Any) -> Array:
-        """Return the loss of each row under a fitted calibrator."""
-        raise NotImplementedError
+        stride = max(1, -(-len(self.weight) // max(1, self.kept)))
+        return self if stride == 1 and not self.table.mapped else self.at(slice(None, None, stride))
 
     @property
     def count(self) -> float:
@@ -74,23 +59,14 @@ class HeldOutRows:
         """Return the rows of positive weight."""
         return self if self.weight.all() else self.at(np.flatnonzero(self.weight))
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether the rows are not in memory."""
-        return isinstance(self.weight, Rows)
-
-    def every(self, stride: int) -> Self:
-        """Return every ``stride``-th row, in memory."""
-        return self.at(slice(0, len(self.weight), stride))
-
     def at(self, rows: Any) -> Self:
-        """Return the rows of an index, a slice, or a position in a block, in memory."""
-        parts = {field.name: _at(getattr(self, field.name), rows) for field in fields(self)}
-        return replace(self, **{**parts, "weight": np.asarray(parts["weight"])})
+        """Return the rows of an index or a slice, in memory."""
+        parts = {part.name: _at(getattr(self, part.name), rows) for part in fields(self) if part.name != "table"}
+        return replace(self, **parts, table=Spooled(()))
 
     def loaded(self) -> Self:
-        """Return the rows in memory, if they are stored elsewhere and few."""
-        return self.every(1) if self.elsewhere and self.few else self
+        """Return the rows in memory, if they are few."""
+        return self.thinned() if self.few else self
 
     def joined(self, parts: list[Self], order: Index) -> Self:
         """Return these rows, with the outputs of parts that together hold each of them once."""
@@ -116,23 +92,16 @@ Result = TypeVar("Result")
 
 
 def _once(compute: Callable[[Any, Chain], Result]) -> Callable[[Any, Chain], Result]:
-    """Decorate a method so that it computes its result once for all chains with equal steps."""
+    """Decorate a method so that it computes its result once for all chains of equal steps."""
 
     @functools.wraps(compute)
     def remembered(self: Any, chain: Chain) -> Any:
-        key = (compute.__name__, *map(_key_of, chain))
+        key = (compute.__name__, *((type(step), str(step.get_params())) for step in chain))
         if key not in self._done:
             self._done[key] = compute(self, chain)
         return self._done[key]
 
     return remembered
-
-
-def _key_of(step: Any) -> str:
-    try:
-        return str(joblib.hash(clone(step)))
-    except pickle.PicklingError:  # a class that no module holds: such a step equals only itself
-        return f"{type(step).__qualname__} at {id(step)}"
 
 
 class CrossFits:
@@ -143,14 +112,14 @@ class CrossFits:
     outputs as they are.
     """
 
-    def __init__(self, rows: HeldOutRows, *, cv: int | None, random_state: int = 0, n_jobs: int | None = None) -> None:
+    def __init__(self, rows: Any, *, cv: int | None, random_state: int = 0, n_jobs: int | None = None) -> None:
         rows = rows if cv is None else rows.loaded()
         self.rows, self.n_jobs = rows, n_jobs
         self.splits: list[Split] = []
         if cv is not None and rows.count >= 2 * cv and rows.few and len(rows.y) > 1:
             ties = torch.as_tensor(rows.y).double().cpu().numpy()
             self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=ties))
-        self._done: dict[tuple[str, ...], Any] = {}
+        self._done: dict[tuple[Any, ...], Any] = {}
 
     @_once
     def held_out(self, chain: Chain) -> Any:

@@ -2,26 +2,61 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from likely._files import replacing
 from likely._saving.parameters import check_format, package_version, unfitted, written_parameters
 from likely._saving.record import Record
 from likely._saving.text import laid_out, parsed
-from likely.calibration._compose import Composed
-from likely.calibration._saved_fields import LEARNED, inside, read, write
+from likely._solvers.evidence import Solution
+from likely._typing import Array
+from likely.calibration._choice import METHODS, SCALE_METHODS, AutoCalibrator, AutoScale
+from likely.calibration._compose import Composed, Composition, ScalePipeline
+from likely.calibration._row_factor import Networks
 from likely.calibration.classifiers._base import INPUTS, Calibrator
-from likely.calibration.classifiers._temperature import FeatureTemperature
+from likely.calibration.classifiers._classic import Polygon, Sigmoid
+from likely.calibration.classifiers._temperature import FeatureTemperature, LinearTemperature
+from likely.calibration.regressors._isotonic import Tails
+from likely.calibration.regressors._predicted import MetRanges
 from likely.calibration.regressors._scale import FAMILIES
 
 FORMAT = 1
 _DEPTH = 20  # of calibrators within calibrators
 NOT_PARAMETERS = ("inputs", "steps")  # arguments that are fields of their own
-_KINDS = {kind.__name__: kind for kind in LEARNED}
+_KINDS = {kind.__name__: kind for kind in (*METHODS.values(), *SCALE_METHODS.values(), Composition, ScalePipeline)}
+# The fields of what each calibrator learns, in a record of its file.
+_TEMPERATURE, _SCALE = ("global_temperature",), ("has_scale", "global_scale")
+_LINE, _DEEP = ("solution", "precision", "n_iter"), ("features", "mean", "deviation", "n_iter", "gain", "networks")
+LEARNED: dict[str, tuple[str, ...]] = {
+    "GlobalTemperature": ("temperature",),
+    "LinearTemperature": (*_TEMPERATURE, *_LINE),
+    "FeatureTemperature": (*_TEMPERATURE, *_LINE),
+    "DeepTemperature": (*_TEMPERATURE, *_DEEP),
+    "VectorScaling": (*_TEMPERATURE, "factors", "bias", "precision"),
+    "StructuredMatrixScaling": (*_TEMPERATURE, "factors", "bias", "mixing", "precision"),
+    "PlattScaling": ("curves",),
+    "IsotonicCalibration": ("curves",),
+    "Composition": ("steps",),
+    "AutoCalibrator": ("best", "scores", "behind", "members"),
+    "GlobalScale": _SCALE,
+    "LinearScale": (*_SCALE, "features", *_LINE, "share", "met"),
+    "DeepScale": (*_SCALE, *_DEEP),
+    "IsotonicScale": (*_SCALE, "tails", "firmness", "levels"),
+    "ScalePipeline": ("steps",),
+    "AutoScale": ("best", "scores", "behind", "calibrator"),
+}
+_ATTRIBUTES = {"features": "n_features_", "best": "name_", "steps": "fitted_"}  # others have their field's name
+_SPREAD = ("solution", "met")  # their fields are those of the record itself
 
 
 def save(calibrator: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None) -> None:
@@ -123,14 +158,59 @@ def needs(calibrator: Any) -> dict[str, Any]:
 
 
 def _innermost(calibrator: Any) -> list[Any]:
-    return [part for inner in inside(calibrator) for part in _innermost(inner)] or [calibrator]
+    return [part for inner in _inside(calibrator).values() for part in _innermost(inner)] or [calibrator]
+
+
+def _inside(calibrator: Any) -> dict[str, Any]:
+    """Return the fitted calibrators that a calibrator consists of, by name; none for most."""
+    if isinstance(calibrator, Composed):
+        return {name: step for (name, _), step in zip(calibrator.steps, calibrator.fitted_, strict=True)}
+    if isinstance(calibrator, AutoCalibrator):
+        return calibrator.members_
+    return {calibrator.name_: calibrator.calibrator_} if isinstance(calibrator, AutoScale) else {}
 
 
 def _features_of(calibrator: Any) -> int:
     """Return the number of features per row that a calibrator reads; 0 for none."""
     if isinstance(calibrator, FeatureTemperature):
         return len(calibrator.solution_.coef)
-    return int(calibrator.n_features_) if "features" in LEARNED[type(calibrator)] else 0
+    return int(calibrator.n_features_) if "features" in LEARNED[type(calibrator).__name__] else 0
+
+
+def _written(calibrator: Any) -> dict[str, Any]:
+    """Return the record of a calibrator, in JSON's types."""
+    method = type(calibrator).__name__
+    if _KINDS.get(method) is not type(calibrator):
+        inner = " Its calibrator_ can be saved." if hasattr(calibrator, "calibrator_") else ""
+        raise TypeError(f"{method} is not a calibrator of likely, and only those can be saved.{inner}")
+    check_is_fitted(calibrator)
+    record: dict[str, Any] = {"method": method, "parameters": written_parameters(calibrator, without=NOT_PARAMETERS)}
+    for field in LEARNED[method]:
+        if field in ("steps", "members"):
+            record[field] = [{"name": name, **_written(part)} for name, part in _inside(calibrator).items()]
+            continue
+        value = getattr(calibrator, _attribute(field))
+        record |= _plain(value) if field in _SPREAD else {field: _plain(value)}
+    return record
+
+
+def _plain(value: Any) -> Any:
+    """Return the value in JSON's types, with null for ∞."""
+    if type(value).__name__ in _KINDS:
+        return _written(value)
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, Solution) or hasattr(value, "_asdict"):
+        return _plain(vars(value) if isinstance(value, Solution) else value._asdict())
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _attribute(field: str) -> str:
+    return _ATTRIBUTES.get(field, f"{field}_")
 
 
 def from_json(text: str, name: str = "the text") -> Any:
@@ -161,17 +241,8 @@ def _whole(content: Any, name: str) -> Record:
     return whole
 
 
-def _written(calibrator: Any) -> dict[str, Any]:
-    kind = type(calibrator)
-    if kind not in LEARNED:
-        inner = " Its calibrator_ can be saved." if hasattr(calibrator, "calibrator_") else ""
-        raise TypeError(f"{kind.__name__} is not a calibrator of likely, and only those can be saved.{inner}")
-    check_is_fitted(calibrator)
-    parameters = written_parameters(calibrator, without=NOT_PARAMETERS)
-    return {"method": kind.__name__, "parameters": parameters, **write(calibrator, _written)}
-
-
 def _again(record: Record, whole: Record, depth: int = 0) -> Any:
+    """Return the fitted calibrator of a record."""
     if depth > _DEPTH:
         raise ValueError(f"{whole.name} is not a calibrated model of likely: calibrators are nested too deeply in it")
     method, kind = record.text("method"), whole.text("kind")
@@ -184,5 +255,112 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
     if likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
         raise ValueError(f"{record.name}: 'likelihood' must be {' or '.join(FAMILIES)}, found {likelihood!r}")
     record.again = lambda inner: _again(inner, whole, depth + 1)
-    read(calibrator, record)
+    if isinstance(calibrator, LinearTemperature | FeatureTemperature):
+        record.columns = record.classes if method == "LinearTemperature" else len(record.array("coef", None))
+    elif "features" in LEARNED[method]:
+        record.columns = record.whole("features") or record.classes or 1 + record.truth("has_scale")
+    for field in LEARNED[method]:
+        setattr(calibrator, _attribute(field), _READERS[field](record, field))
+    if record.classes:
+        calibrator.n_classes_ = record.classes
+    if isinstance(calibrator, Composed):
+        names = [step.text("name") for step in record.records("steps")]
+        calibrator.steps = [(name, clone(step)) for name, step in zip(names, calibrator.fitted_, strict=True)]
+    elif isinstance(calibrator, AutoCalibrator):
+        calibrator.candidates = {name: clone(member) for name, member in calibrator.members_.items()}
     return calibrator
+
+
+def _check_order(record: Record, low: Array, high: Array, fields: str) -> None:
+    if (low > high).any():
+        raise ValueError(f"{record.name}: {fields} must be a lower and then an upper end, found the reverse")
+
+
+def _interval(record: Record, field: str) -> tuple[float, float]:
+    low, high = record.array(field, 2)
+    _check_order(record, low, high, repr(field))
+    return float(low), float(high)
+
+
+def _built(kind: Any, record: Record) -> Any:
+    """Return an object whose parts are fields of a record."""
+    return kind(*(_READERS[name](record, name) for name in kind.__annotations__))
+
+
+def _met(record: Record, field: str) -> MetRanges:
+    low, high = record.per_column("low"), record.per_column("high")
+    _check_order(record, low, high, "'low' and 'high'")
+    return MetRanges(torch.as_tensor(low), torch.as_tensor(high), _interval(record, "range"))
+
+
+def _networks(record: Record, field: str) -> Networks | None:
+    if record.whole("n_iter") == 0:
+        return None
+    layers = record.record(field)
+    inputs = layers.array("first", None, record.columns, None)
+    n, _, hidden = inputs.shape
+    arrays = inputs, layers.array("shift", n, hidden), layers.array("last", n, hidden), layers.array("bias", n)
+    first, shift, last, bias = (torch.as_tensor(array).float() for array in arrays)
+    return Networks(first, shift, last, bias, _interval(layers, "range"))
+
+
+def _curve(curve: Record) -> Any:
+    if "slope" in curve.content:
+        return _built(Sigmoid, curve)
+    odds = curve.array("odds", None)
+    probability = curve.array("probability", len(odds), positive=True)
+    if (np.diff(odds) <= 0).any() or (np.diff(probability) < 0).any() or probability[-1] > 1:
+        raise ValueError(f"{curve.name}: 'odds' must rise, and 'probability' not fall or exceed one")
+    return Polygon(odds, probability)
+
+
+def _levels(record: Record, field: str) -> Array:
+    levels = record.array(field, None)
+    if len(levels) < 2 or levels[0] != 0 or (np.diff(levels) < 0).any() or abs(levels[-1] - 1) > 1e-9:
+        raise ValueError(f"{record.name}: {field!r} must rise from 0 to 1")
+    return levels
+
+
+def _by_name(record: Record, field: str) -> dict[str, float]:
+    numbers = record.record(field)
+    return {name: numbers.limit(name) for name in numbers.content}
+
+
+def _members(record: Record, field: str) -> dict[str, Any]:
+    members = {member.text("name"): record.again(member) for member in record.records(field)}
+    if len(members) < len(record.records(field)):
+        raise ValueError(f"{record.name}: the names of {field!r} must differ")
+    return members
+
+
+def _precision(record: Record, field: str) -> Any:
+    return record.limits(field) if isinstance(record.value(field), list) else record.limit(field)
+
+
+def _per_class(record: Record, field: str) -> Array:
+    return record.array(field, record.classes)
+
+
+_READERS: dict[str, Callable[[Record, str], Any]] = {  # each returns the checked value of a field
+    **dict.fromkeys(("temperature", "global_temperature", "global_scale", "df", "scale"), Record.positive),
+    **dict.fromkeys(("share", "slope", "intercept"), Record.number),
+    **dict.fromkeys(("mean", "coef"), Record.per_column),
+    **dict.fromkeys(("features", "n_iter"), Record.whole),
+    **dict.fromkeys(("gain", "firmness"), Record.limit),
+    **dict.fromkeys(("factors", "bias"), _per_class),
+    **dict.fromkeys(("scores", "behind"), _by_name),
+    "best": Record.text,
+    "has_scale": Record.truth,
+    "deviation": lambda record, field: record.per_column(field, positive=True),
+    "mixing": lambda record, field: record.array(field, record.classes, record.classes),
+    "precision": _precision,
+    "solution": lambda record, _: _built(Solution, record),
+    "met": _met,
+    "networks": _networks,
+    "tails": lambda record, field: _built(Tails, record.record(field)) if record.value(field) is not None else None,
+    "levels": _levels,
+    "curves": lambda record, field: [_curve(curve) for curve in record.records(field, record.classes)],
+    "steps": lambda record, field: [record.again(step) for step in record.records(field)],
+    "members": _members,
+    "calibrator": lambda record, field: record.again(record.record(field)),
+}

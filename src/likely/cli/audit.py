@@ -22,19 +22,15 @@ HELP = (
     "to about 100,000 of its rows, all rows are scored, and the scores are written to scores.parquet.\n\n"
     "Exit codes: 0 done, 1 the data failed --fail-above or --previous, 2 error."
 )
-EXAMPLES = "\n\n".join(
-    (
-        "Examples:",
-        "likely audit houses.csv --target price",
-        "likely audit train.csv --target label --test test.csv --out report",
-        "likely audit 'parts/*.parquet' --target price --fail-above 0.01",
-        "likely audit --logits logits.npy --labels labels.npy",
-    )
-)
-# Options for tables only, and for a model's outputs only; given with the other they would be ignored.
-_OF_TABLES = ("DATA", "--target", "--test", "--id-column")
-_OF_OUTPUTS = ("--logits", "--labels", "--features", "--classes")
-_WRITTEN = ("report.html", "scores.csv", "scores.parquet", "summary.json")
+EXAMPLES = """Examples:
+
+likely audit houses.csv --target price
+
+likely audit train.csv --target label --test test.csv --out report
+
+likely audit 'parts/*.parquet' --target price --fail-above 0.01
+
+likely audit --logits logits.npy --labels labels.npy"""
 _TABLE, _OUTPUTS, _REPORT, _RUN = "For a table", "For a classifier's outputs", "Report", "Computation"
 
 Data = Annotated[
@@ -98,15 +94,16 @@ def audit_command(
     random_state: RandomState = 0,
 ) -> None:
     """Run an audit and print its findings; the options are described in their help."""
-    from likely._destination import writable
+    from likely._destination import keep_inputs, writable
     from likely.auditing import audit
+    from likely.auditing.results.audit import FILES
     from likely.cli.paths import one_or_several
 
-    files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}
-    others = {"DATA": data or None, "--target": target, "--classes": classes, "--id-column": id_column}
-    _check_together({**files, **others}, task)
     table, inputs = one_or_several(data)
-    _keep_inputs(out, {"--accepted": accepted, "--previous": previous, **files}, inputs)
+    files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}
+    for path in inputs or [""]:
+        read = {"--accepted": accepted, "--previous": previous, **files, "DATA": path or None}
+        keep_inputs([out / name for name in FILES], read)
     with writable(out, create=True), progress() as tell:
         report = audit(
             table,
@@ -131,16 +128,6 @@ def audit_command(
         raise typer.Exit(1)
 
 
-def _keep_inputs(out: Path, options: dict[str, Path | None], inputs: list[str]) -> None:
-    """Raise an error if a file that the audit writes is one that it reads."""
-    from likely._destination import keep_inputs
-
-    outputs = [out / name for name in _WRITTEN]
-    keep_inputs(outputs, options)
-    for path in inputs:
-        keep_inputs(outputs, {"DATA": path})
-
-
 def _print(report: Audit, page: Path) -> None:
     """Print the first entries, a line per finding, the notes and the path of the page."""
     findings = [f"{finding.title}: {finding.summary}" for finding in report.findings]
@@ -158,20 +145,3 @@ def _failure(report: Audit, fail_above: float | None, previous: Path | None) -> 
     if previous is not None and report.entries:
         return f"{len(report.suspicious):,} rows are suspicious that were not in {previous}"
     return None
-
-
-def _check_together(options: dict[str, object], task: str) -> None:
-    """Raise an error for combinations in which an option would be ignored."""
-    table, outputs = ([name for name in names if options[name] is not None] for names in (_OF_TABLES, _OF_OUTPUTS))
-    if outputs and task != "auto":
-        table.append("--task")
-    if not table and not outputs:
-        raise ValueError("give a table, or --logits and --labels")
-    if table and outputs:
-        raise ValueError(
-            f"{table[0]} is for a table and {outputs[0]} for a model's outputs: give a table, or --logits and --labels"
-        )
-    if table and options["DATA"] is None:
-        raise ValueError(f"{table[0]} needs a table")
-    if outputs and (options["--logits"] is None or options["--labels"] is None):
-        raise ValueError("--logits and --labels go together: give both")

@@ -16,25 +16,22 @@ HELP = (
     "are found in DATA under their usual names. The scores before and after calibration are printed, and stored in the "
     "file."
 )
-EXAMPLES = "\n\n".join(
-    (
-        "Examples:",
-        "likely calibrate validation.npz",
-        "likely calibrate validation.csv --logits score --labels class --out my.json",
-        "likely calibrate forecasts.parquet --method linear --likelihood laplace",
-    )
-)
+EXAMPLES = """Examples:
+
+likely calibrate validation.npz
+
+likely calibrate validation.csv --logits score --labels class --out my.json
+
+likely calibrate forecasts.parquet --method linear --likelihood laplace"""
 PREDICT_HELP = (
     "Apply a calibrator to a model's outputs, and write what it predicts.\n\n"
     "For a classifier these are probabilities, for a regressor scales and intervals."
 )
-PREDICT_EXAMPLES = "\n\n".join(
-    (
-        "Examples:",
-        "likely predict model.json test.npz --out probabilities.csv",
-        "likely predict model.json 'days/*.parquet' --out days.parquet --coverage 0.8",
-    )
-)
+PREDICT_EXAMPLES = """Examples:
+
+likely predict model.json test.npz --out probabilities.csv
+
+likely predict model.json 'days/*.parquet' --out days.parquet --coverage 0.8"""
 _CLASSIFIER, _REGRESSOR, _BOTH = "Outputs of a classifier", "Outputs of a regressor", "Outputs of either"
 _SCORES = "Scores"
 
@@ -97,9 +94,9 @@ def calibrate_command(
 ) -> None:
     """Fit a calibrator and print its scores; the options are described in their help."""
     from likely.cli.fit import calibrate
-    from likely.cli.outputs import Names
 
-    names = Names(logits, labels, mean, scale, target, features)
+    of_regressor = {"mean": mean, "scale": scale, "target": target}
+    names = {"logits": logits, "labels": labels, **of_regressor, "features": features}
     with progress() as tell:
         about = calibrate(data, out, names, method, likelihood=likelihood, cv=cv, random_state=random_state, tell=tell)
     _print(about)
@@ -116,10 +113,9 @@ def predict_command(
     coverage: Coverage = None,
 ) -> None:
     """Apply a calibrator and print its scores; the options are described in their help."""
-    from likely.cli.outputs import Names
     from likely.cli.predict import predict
 
-    names = Names(logits=logits, mean=mean, scale=scale, features=features)
+    names = {"logits": logits, "mean": mean, "scale": scale, "features": features}
     _print(predict(model, data, out, names, coverage=coverage))
 
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
 from likely._rows.reading.read_table import source_name
 from likely._rows.sources import Source
-from likely.calibration import compose, save
-from likely.calibration._methods import METHODS, SCALE_METHODS, make_calibrator
+from likely._solvers.selection import held_out_gain
+from likely.calibration import Calibrator, compose, save
+from likely.calibration._choice import METHODS, SCALE_METHODS, make_calibrator
 from likely.cli.outputs import Names, Outputs, read_outputs
 from likely.cli.paths import check_output, several_files
-from likely.cli.scores import before, compared, fit, out_of_fold
+from likely.metrics import expected_calibration_error, negative_log_likelihood, quantile_calibration_error
 
+COVERAGE = 0.9  # nominal coverage of the interval that is scored
 MAX_FITTED_VALUES = 1 << 26  # numbers in the table that a calibrator is fitted to; of more, a sample of rows
 
 
@@ -43,12 +52,12 @@ def calibrate(
     about = {**outputs.about(source_name(data)), "task": outputs.task, "method": method}
     with _naming_the_row(outputs, method):
         tell("fitting", 0.0)
-        fitted = fit(calibrator, outputs)
+        fitted = _fit(calibrator, outputs)
         if hasattr(fitted, "name_"):  # of the best of several, which may have been averaged with others
             about["chosen"] = list(getattr(fitted, "members_", [fitted.name_]))
         about["random_state"] = random_state
         if cv:
-            about |= _judged(calibrator, outputs, cv, random_state, tell)
+            about |= _cross_validated(calibrator, outputs, cv, random_state, tell)
     save(fitted, out, about=about)
     return about | {"out": str(out)}
 
@@ -84,9 +93,7 @@ def _made(method: str, outputs: Outputs, likelihood: str | None, random_state: i
     for part in parts:
         if "random_state" in part.get_params():
             part.set_params(random_state=random_state)
-    if len(parts) == 1:
-        return parts[0]
-    return compose(*parts)
+    return parts[0] if len(parts) == 1 else compose(*parts)
 
 
 def _check_rows(outputs: Outputs, cv: int) -> None:
@@ -108,14 +115,82 @@ def _naming_the_row(outputs: Outputs, method: str) -> Iterator[None]:
         raise ValueError(f"{row}, which makes --method {method} fail: {error}") from None
 
 
-def _judged(
+def _fit(calibrator: Any, outputs: Outputs) -> Any:
+    """A fitted copy."""
+    scale = () if isinstance(calibrator, Calibrator) else (outputs.scale,)
+    return clone(calibrator).fit(outputs.predicted, *scale, outputs.truth, outputs.features)
+
+
+def _cross_validated(
     calibrator: Any, outputs: Outputs, cv: int, random_state: int, tell: Callable[[str, float], None]
 ) -> dict[str, Any]:
-    """Cross-validated scores."""
-
-    def tell_fold(fold: int) -> None:
-        tell(f"fold {fold + 1} of {cv}", (1 + fold) / (1 + cv))
-
-    new = out_of_fold(calibrator, outputs, cv, random_state, tell_fold)
+    """The scores before and after calibration, and the gain in NLL with its standard error."""
+    parts = []
+    folds = KFold(cv, shuffle=True, random_state=random_state).split(outputs.predicted)
+    for number, (train, held_out) in enumerate(folds, start=1):
+        tell(f"fold {number} of {cv}", number / (1 + cv))
+        fitted = _fit(calibrator, outputs.rows(train))
+        parts.append(_after(fitted, outputs.rows(held_out)).set_index(held_out))
+    old, new = _before(outputs, calibrator), pd.concat(parts).sort_index()
+    scores: dict[str, Any] = {} if old is None else {"before": _summary(old)}
+    scores["after"] = _summary(new)
+    # Infinite is the NLL of a label of probability zero.
+    if old is not None and np.isfinite(old["NLL"]).all() and np.isfinite(new["NLL"]).all():
+        gain = held_out_gain((old["NLL"] - new["NLL"]).to_numpy(copy=True))
+        scores["gain"] = {"NLL": gain.total / len(new), "error": gain.error / len(new)}
     judged = f"Cross-validated: each row is scored by a fit to the other {cv - 1} of {cv} folds."
-    return compared(before(outputs, calibrator), new) | {"judged": judged}
+    return scores | {"judged": judged}
+
+
+def _before(outputs: Outputs, calibrator: Any) -> pd.DataFrame | None:
+    """Scores of the uncalibrated outputs; None for means without scales, which are not distributions."""
+    predicted = np.asarray(outputs.predicted, dtype=np.float64)
+    if isinstance(calibrator, Calibrator):
+        if calibrator.inputs == "probabilities":
+            predicted = np.log(np.maximum(predicted, np.finfo(np.float32).tiny))
+        return _of_logits(predicted, outputs.truth)
+    if outputs.scale is None:
+        return None
+    steps = getattr(calibrator, "steps", None)
+    likelihood = steps[0][1].likelihood if steps else calibrator.likelihood
+    family = torch.distributions.Laplace if likelihood == "laplace" else torch.distributions.Normal
+    scale = np.asarray(outputs.scale, dtype=np.float64)
+    return _of_distribution(family(torch.as_tensor(predicted), torch.as_tensor(scale)), outputs.truth)
+
+
+def _after(fitted: Any, outputs: Outputs) -> pd.DataFrame:
+    """Scores of a fitted calibrator on rows that are new to it."""
+    if isinstance(fitted, Calibrator):
+        return _of_logits(fitted.transform(outputs.predicted, outputs.features), outputs.truth)
+    return _of_distribution(fitted.distribution(outputs.predicted, outputs.scale, outputs.features), outputs.truth)
+
+
+def _of_logits(logits: Any, truth: Any) -> pd.DataFrame:
+    """By row: the NLL, the probability of the most probable class, and whether that class is right."""
+    labels = np.asarray(truth).astype(np.int64)
+    nll = negative_log_likelihood(labels, logits=logits, reduction="none")
+    probabilities = torch.softmax(torch.as_tensor(np.asarray(logits, dtype=np.float64)), 1).numpy()
+    right = probabilities.argmax(1) == labels
+    return pd.DataFrame({"NLL": np.asarray(nll, np.float64), "confidence": probabilities.max(1), "right": right})
+
+
+def _of_distribution(distribution: Any, truth: Any) -> pd.DataFrame:
+    """By row: the NLL, and the CDF at the target, which is uniform if forecasts are calibrated."""
+    target = torch.as_tensor(np.asarray(truth, dtype=np.float64)).to(distribution.mean)
+    nll, level = -distribution.log_prob(target), distribution.cdf(target)
+    return pd.DataFrame({"NLL": nll.double().numpy(), "level": level.double().numpy()})
+
+
+def _summary(rows: pd.DataFrame) -> dict[str, float | None]:
+    """The scores of all rows, with None for infinity, which JSON does not have."""
+    scores = {"NLL": float(rows["NLL"].mean())}
+    if "right" in rows:
+        right = rows["right"].to_numpy(np.int64, copy=True)
+        scores["ECE"] = expected_calibration_error(right, rows["confidence"].to_numpy(copy=True), pos_label=1)
+        scores["accuracy"] = float(right.mean())
+    else:
+        level = rows["level"].to_numpy(copy=True)
+        ends = torch.zeros(len(level)).double(), torch.ones(len(level)).double()
+        scores["CAL"] = quantile_calibration_error(level, torch.distributions.Uniform(*ends))
+        scores[f"in {COVERAGE:.0%} interval"] = float((np.abs(level - 0.5) <= COVERAGE / 2).mean())
+    return {name: value if math.isfinite(value) else None for name, value in scores.items()}

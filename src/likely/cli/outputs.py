@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +13,28 @@ from numpy.typing import NDArray
 from likely._files import loading
 
 Array = NDArray[Any]
-# The predictions and the truth of each task, and the usual names of their arrays.
-USUAL: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "classification": (("logits", ("logits", "probabilities")), ("labels", ("labels", "label"))),
-    "regression": (("mean", ("mean",)), ("target", ("target", "y"))),
+TASKS = {"classification": ("logits", "labels"), "regression": ("mean", "target")}  # the predictions and the truth
+USUAL = {  # names of arrays
+    "logits": ("logits", "probabilities"),
+    "labels": ("labels", "label"),
+    "mean": ("mean",),
+    "target": ("target", "y"),
+    "scale": ("scale",),
+    "features": ("features",),
 }
 
 
-@dataclass(frozen=True)
-class Names:
-    """The names that the command line gives to arrays; None where it gives none."""
+Names = dict[str, str | None]  # that the command line gives to arrays; None where it gives none
 
-    logits: str | None = None
-    labels: str | None = None
-    mean: str | None = None
-    scale: str | None = None
-    target: str | None = None
-    features: str | None = None
 
-    def task(self) -> str | None:
-        """The kind of model that has outputs of these names; None if both kinds have."""
-        of_regressor = [name for name in ("mean", "scale", "target") if getattr(self, name)]
-        of_classifier = [name for name in ("logits", "labels") if getattr(self, name)]
-        if of_regressor and of_classifier:
-            raise ValueError(f"--{of_classifier[0]} is for classifiers and --{of_regressor[0]} for regressors")
-        return "regression" if of_regressor else "classification" if of_classifier else None
+def task_of(names: Names) -> str | None:
+    """The kind of model that has outputs of these names; None if both kinds have."""
+    of_regressor, of_classifier = (
+        [name for name in of_task if names.get(name)] for of_task in (("mean", "scale", "target"), ("logits", "labels"))
+    )
+    if of_regressor and of_classifier:
+        raise ValueError(f"--{of_classifier[0]} is for classifiers and --{of_regressor[0]} for regressors")
+    return "regression" if of_regressor else "classification" if of_classifier else None
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,11 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.predicted)
 
+    def rows(self, rows: NDArray[np.intp]) -> Outputs:
+        """Some of the rows."""
+        arrays: dict[str, Any] = {name: own[rows] for name, own in vars(self).items() if isinstance(own, np.ndarray)}
+        return replace(self, **arrays)
+
     def about(self, data: str) -> dict[str, Any]:
         """What is printed about the file."""
         classes = {"classes": int(self.predicted.shape[1])} if self.task == "classification" else {}
@@ -64,17 +66,16 @@ class Outputs:
 
     def unusual_row(self) -> str | None:
         """The first row with a value that makes most fits fail: an infinity, or a number beyond single precision."""
-        limit = float(np.finfo(np.float32).max)
-        word = USUAL[self.task][0][0]
-        parts = {word: self.predicted, "truth": self.truth, "scale": self.scale, "features": self.features}
+        parts = {
+            TASKS[self.task][0]: self.predicted,
+            "truth": self.truth,
+            "scale": self.scale,
+            "features": self.features,
+        }
         for name, array in parts.items():
-            if array is None:
-                continue
-            values = np.asarray(array, dtype=np.float64).reshape(len(array), -1)
-            far = ~(np.abs(values) < limit)
-            if far.any():
-                row = int(np.flatnonzero(far.any(1))[0])
-                return f"row {row} of the {name} has {values[row][far[row]][0]:g}"
+            values = np.zeros((1, 1)) if array is None else np.asarray(array, np.float64).reshape(len(array), -1)
+            for row, column in np.argwhere(~(np.abs(values) < np.finfo(np.float32).max)):
+                return f"row {row} of the {name} has {values[row, column]:g}"
         return None
 
 
@@ -105,15 +106,18 @@ class Arrays:
         columns = {str(name): _column(read.frame[name]) for name in read.frame.columns}
         return cls(path.name, columns, read.notes, read.repeated)
 
-    def find(self, asked: str | None, names: tuple[str, ...], option: str, *, needed: bool = False) -> Array | None:
+    def find(self, name: str, asked: str | None = None, *, needed: bool = False) -> Array | None:
         """The array named on the command line, else one with a usual name; else None, or an error if it is needed."""
-        candidates = names if asked is None else (asked,)
-        values = next((array for name in candidates if (array := self._named(name)) is not None), None)
-        if values is None and asked is not None:
-            raise ValueError(f"{self.file} has no {asked!r} for --{option}: {self._inventory()}")
-        if values is None and needed:
-            raise ValueError(f"{self.file} has no {names[0]}: {self._inventory()}; name yours by --{option}")
-        return values
+        usual = USUAL[name] if asked is None else (asked,)
+        values = next((array for own in usual if (array := self._named(own)) is not None), None)
+        if values is not None or not (asked or needed):
+            return values
+        held = [f"{own} ({_shape(array)})" for own, array in self.arrays.items()]
+        more = " …" if len(held) > 12 else ""
+        holds = f"it holds {', '.join(held[:12])}{more}" if held else "it holds no arrays"
+        if asked:
+            raise ValueError(f"{self.file} has no {asked!r} for --{name}: {holds}")
+        raise ValueError(f"{self.file} has no {name}: {holds}; name yours by --{name}")
 
     def _named(self, name: str) -> Array | None:
         listed = [part.strip() for part in name.split(",")]
@@ -133,66 +137,53 @@ class Arrays:
         matches = [match for column in self.arrays if (match := pattern.fullmatch(column))]
         by_number = {int(match[1]): match[0] for match in matches if self.arrays[match[0]].ndim == 1}
         order = sorted(by_number)
-        if order and (order[0] > 1 or order != list(range(order[0], order[0] + len(order)))):
+        if order and (order[0] > 1 or order[-1] - order[0] >= len(order)):
             numbers = ", ".join(map(str, order[:12]))
             raise ValueError(f"the columns of {name} are numbered {numbers}: one is missing")
         return [by_number[number] for number in order]
-
-    def _inventory(self) -> str:
-        names = [f"{name} ({_shape(array)})" for name, array in self.arrays.items()]
-        more = " …" if len(names) > 12 else ""
-        return f"it holds {', '.join(names[:12])}{more}" if names else "it holds no arrays"
 
 
 def read_outputs(path: Path, names: Names, *, task: str | None = None, truth: bool, table: Any = None) -> Outputs:
     """Read a model's outputs, with labels or targets if ``truth``; the task follows from the names, or the arrays."""
     arrays = Arrays.read(path, table)
-    task = task or names.task() or _task(arrays)
-    (prediction, usual), (true, usual_truth) = USUAL[task]
-    parts: dict[str, Any] = {
-        prediction: arrays.find(getattr(names, prediction), usual, prediction, needed=True),
-        true: arrays.find(getattr(names, true), usual_truth, true, needed=True) if truth else None,
-        "features": arrays.find(names.features, ("features",), "features"),
-        "scale": arrays.find(names.scale, ("scale",), "scale") if task == "regression" else None,
-    }
-    predicted = parts[prediction]
+    task = task or task_of(names) or _task(arrays)
+    prediction, true = TASKS[task]
+    wanted = [prediction, *([true] if truth else []), "features", *(["scale"] if task == "regression" else [])]
+    parts = {name: arrays.find(name, names.get(name), needed=name in (prediction, true)) for name in wanted}
+    predicted: Any = parts[prediction]
     for name, array in parts.items():
-        if array is not None:
-            _check_numbers(name, array)
-            if len(array) != len(predicted):
-                raise ValueError(
-                    f"{name} are {_shape(array)}, but {prediction} {_shape(predicted)}: as many rows are needed"
-                )
-    vectors = {
-        name: array[:, 0] if array is not None and array.ndim == 2 and array.shape[1] == 1 else array
-        for name, array in parts.items()
-    }
+        if array is None:
+            continue
+        if array.dtype.kind not in "fiub" or array.ndim == 0:
+            shown = f", such as {array.flat[0]!r}" if array.size else ""
+            found = f"{array.dtype} of {_shape(array)}{shown}"
+            raise ValueError(f"{name} must be numbers, one entry per row; found {found}")
+        if len(array) == 0:
+            raise ValueError(f"{name} have no rows")
+        if len(array) != len(predicted):
+            raise ValueError(
+                f"{name} are {_shape(array)}, but {prediction} {_shape(predicted)}: as many rows are needed"
+            )
+        if name != "features" and array.shape[1:] == (1,):
+            parts[name] = array[:, 0]
+    predicted = parts[prediction]
+    shares = False
     if task == "classification":
-        _check_classes(predicted, vectors[true])
-    else:
-        predicted = vectors[prediction]
-    shares = task == "classification" and _are_probabilities(predicted)
-    return Outputs(predicted, shares, vectors[true], parts["features"], vectors["scale"], task, arrays.notes)
+        _check_classes(predicted, parts.get(true))
+        sums = predicted.sum(1, dtype=np.float64)
+        shares = bool((predicted >= 0).all()) and bool((np.abs(sums - 1) < 1e-2).all())
+    return Outputs(predicted, shares, parts.get(true), parts["features"], parts.get("scale"), task, arrays.notes)
 
 
 def _task(arrays: Arrays) -> str:
-    has_logits = arrays.find(None, USUAL["classification"][0][1], "logits") is not None
-    has_mean = arrays.find(None, ("mean",), "mean") is not None
+    has_logits, has_mean = (arrays.find(name) is not None for name in ("logits", "mean"))
     if has_logits and has_mean:
         raise ValueError(f"{arrays.file} has logits and means: name those to calibrate, by --logits or --mean")
     return "regression" if has_mean else "classification"
 
 
-def _check_numbers(name: str, array: Array) -> None:
-    if array.dtype.kind not in "fiub" or array.ndim == 0:
-        shown = f", such as {array.flat[0]!r}" if array.size else ""
-        raise ValueError(f"{name} must be numbers, one entry per row; found {array.dtype} of {_shape(array)}{shown}")
-    if len(array) == 0:
-        raise ValueError(f"{name} have no rows")
-
-
 def _check_classes(logits: Array, labels: Array | None) -> None:
-    if logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1):
+    if logits.ndim == 1:
         raise ValueError("logits have one number per row; for two classes give two columns: zeros and these numbers")
     if logits.ndim != 2:
         raise ValueError(f"logits must be rows × classes, found {_shape(logits)}")
@@ -205,11 +196,6 @@ def _check_classes(logits: Array, labels: Array | None) -> None:
         raise ValueError(
             f"labels must be whole numbers: row {wrong[0]} has {labels[wrong[0]]} ({len(wrong)} such rows)"
         )
-
-
-def _are_probabilities(predicted: Array) -> bool:
-    """Whether every row is ≥ 0 and sums to one."""
-    return bool((predicted >= 0).all()) and bool((np.abs(predicted.sum(1, dtype=np.float64) - 1) < 1e-2).all())
 
 
 def _column(column: Any) -> Array:

@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from likely._destination import write_parquet
 from likely._files import replacing
 from likely._rows.reading.read_table import source_name
 from likely.calibration import Calibrator, load
 from likely.calibration._saved import needs
-from likely.cli.outputs import Names, Outputs, read_outputs
+from likely.cli.outputs import Names, Outputs, read_outputs, task_of
 from likely.cli.paths import check_output, several_files
 
 ENDINGS = (".npz", ".csv", ".parquet")
@@ -22,32 +23,42 @@ ENDINGS = (".npz", ".csv", ".parquet")
 
 def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage: float | None) -> dict[str, Any]:
     """Apply a calibrator to the outputs in a file, and write its predictions; return what is printed."""
+    ending = out.suffix.lower()
     if coverage is not None and not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
-    if out.suffix.lower() not in ENDINGS:
+    if ending not in ENDINGS:
         raise ValueError(f"--out must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {out.name}")
     source = several_files(data)
-    if source and out.suffix.lower() != ".parquet":
+    if source and ending != ".parquet":
         raise ValueError(
             f"predictions for several files are written as Parquet: --out must end in .parquet, got {out.name}"
         )
     check_output(out, {"MODEL": model, "DATA": data}, source)
-    fitted = load(model)
-    predictor = _Predictor(fitted, model.name, source_name(data), names, coverage or 0.9)
-    predictor.check_options(coverage)
-    if source:
-        parts = source.each(predictor.of_block)
-    else:
-        parts = iter([predictor.of(read_outputs(Path(data), names, task=predictor.task, truth=False))])
-    about = _written(parts, out, source_name(data))
-    return about | {"method": type(fitted).__name__, "out": str(out)}
+    predictor = _Predictor(load(model), model.name, Path(data), names, coverage or 0.9)
+    if predictor.task == "classification" and coverage is not None:
+        raise ValueError(f"--coverage is for regressors, and {model.name} belongs to a classifier")
+    if task_of(names) not in (None, predictor.task):
+        raise ValueError(
+            f"{model.name} does {predictor.task}: name its outputs only, by --logits or --mean and --scale"
+        )
+    abouts: list[dict[str, Any]] = []
 
+    def predictions() -> Iterator[dict[str, Any]]:
+        for arrays, about in source.each(predictor) if source else [predictor()]:
+            abouts.append(about)
+            yield arrays if ending == ".npz" else _columns(arrays)
 
-class _Part(NamedTuple):
-    """The predictions for a block of rows, and what is printed about it."""
-
-    arrays: dict[str, Any]
-    about: dict[str, Any]
+    with replacing(out) as beside:
+        if ending == ".parquet":
+            write_parquet(predictions(), beside)
+        else:
+            (arrays,) = predictions()
+            with beside.open("wb") as file:
+                _write(arrays, file, ending)
+        if not abouts:
+            raise ValueError(f"{source_name(data)} has no rows")
+    rows = sum(about["rows"] for about in abouts)
+    return abouts[0] | {"rows": rows, "method": type(predictor.fitted).__name__, "out": str(out)}
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ class _Predictor:
 
     fitted: Any
     model: str
-    data: str
+    data: Path
     names: Names
     coverage: float
 
@@ -64,99 +75,54 @@ class _Predictor:
     def task(self) -> str:
         return "classification" if isinstance(self.fitted, Calibrator) else "regression"
 
-    def check_options(self, coverage: float | None) -> None:
-        """Raise an error for options that a model of this kind would ignore."""
-        if self.task == "classification" and coverage is not None:
-            raise ValueError(f"--coverage is for regressors, and {self.model} belongs to a classifier")
-        if self.names.task() not in (None, self.task):
-            raise ValueError(f"{self.model} does {self.task}: name its outputs only, by --logits or --mean and --scale")
-
-    def of_block(self, frame: Any) -> _Part:
-        """The predictions for a block of several files."""
-        return self.of(read_outputs(Path(self.data), self.names, task=self.task, truth=False, table=frame))
-
-    def of(self, outputs: Outputs) -> _Part:
-        """The predictions for a file of outputs."""
-        outputs = self._needed(outputs)
-        arrays = self._arrays(outputs)
+    def __call__(self, block: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The predictions for the file, or for a block of several, and what is printed about it."""
+        outputs = read_outputs(self.data, self.names, task=self.task, truth=False, table=block)
+        arrays = self._arrays(self._needed(outputs))
         for name, array in arrays.items():  # a CSV would show NaN as an empty cell
             rows = np.flatnonzero(np.isnan(array).reshape(len(array), -1).any(1))
             if len(rows):
                 raise ValueError(
                     f"{self.model} predicts NaN as {name} of row {rows[0]} ({len(rows)} such rows): nothing is written"
                 )
-        return _Part(arrays, outputs.about(self.data))
+        return arrays, outputs.about(source_name(self.data))
 
     def _needed(self, outputs: Outputs) -> Outputs:
         """The outputs that the model reads; an error where one is missing."""
-        wanted = needs(self.fitted)
-        if "classes" in wanted and outputs.predicted.shape[1] != wanted["classes"]:
-            raise ValueError(
-                f"{self.model} was fitted to {wanted['classes']} classes, {self.data} has {outputs.predicted.shape[1]}"
-            )
-        if "inputs" in wanted and (wanted["inputs"] == "probabilities") != outputs.are_probabilities:
-            has = "probabilities" if outputs.are_probabilities else "logits"
-            raise ValueError(f"{self.model} was fitted to {wanted['inputs']}, and {self.data} has {has}")
+        wanted, data = needs(self.fitted), source_name(self.data)
+        if self.task == "classification":
+            if outputs.predicted.shape[1] != wanted["classes"]:
+                has = f"{data} has {outputs.predicted.shape[1]}"
+                raise ValueError(f"{self.model} was fitted to {wanted['classes']} classes, {has}")
+            inputs = "probabilities" if outputs.are_probabilities else "logits"
+            if wanted["inputs"] != inputs:
+                raise ValueError(f"{self.model} was fitted to {wanted['inputs']}, and {data} has {inputs}")
         columns = wanted["features"]
         width = 0 if outputs.features is None else math.prod(outputs.features.shape[1:])
         if columns and width != columns:
             has = f"has {width}" if width else "has none, or under another name: name them by --features"
-            raise ValueError(f"{self.model} reads {columns} features per row; {self.data} {has}")
+            raise ValueError(f"{self.model} reads {columns} features per row; {data} {has}")
         if wanted.get("scale") and outputs.scale is None:
-            raise ValueError(f"{self.model} reads the regressor's scales; {self.data} has none: name them by --scale")
+            raise ValueError(f"{self.model} reads the regressor's scales; {data} has none: name them by --scale")
         scale = outputs.scale if wanted.get("scale") else None
         return replace(outputs, features=outputs.features if columns else None, scale=scale)
 
     def _arrays(self, outputs: Outputs) -> dict[str, Any]:
-        fitted = self.fitted
-        if isinstance(fitted, Calibrator):
-            probabilities = fitted.predict_proba(outputs.predicted, outputs.features)
+        if self.task == "classification":
+            probabilities = self.fitted.predict_proba(outputs.predicted, outputs.features)
             return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
         rows = (outputs.predicted, outputs.scale, outputs.features)
-        lower, upper = fitted.predict_interval(*rows, self.coverage)
-        return {"mean": outputs.predicted, "scale": fitted.predict_scale(*rows), "lower": lower, "upper": upper}
+        lower, upper = self.fitted.predict_interval(*rows, self.coverage)
+        return {"mean": outputs.predicted, "scale": self.fitted.predict_scale(*rows), "lower": lower, "upper": upper}
 
 
-def _written(parts: Iterator[_Part], out: Path, data: str) -> dict[str, Any]:
-    """Write the predictions to a file that replaces OUT at the end; return what is printed."""
-    with replacing(out) as beside:
-        if out.suffix.lower() == ".parquet":
-            abouts = _write_parquet(parts, beside)
-        else:
-            part = next(parts)
-            abouts = [part.about]
-            with beside.open("wb") as file:
-                _write_one(part.arrays, file, out.suffix.lower())
-        if not abouts:
-            raise ValueError(f"{data} has no rows")
-    return abouts[0] | {"rows": sum(about["rows"] for about in abouts)}
-
-
-def _write_one(arrays: dict[str, Any], file: BinaryIO, ending: str) -> None:
+def _write(arrays: dict[str, Any], file: Any, ending: str) -> None:
     if ending == ".npz":
         np.savez(file, **arrays)
     else:
         import pandas as pd
 
-        pd.DataFrame(_columns(arrays)).to_csv(file, index=False)
-
-
-def _write_parquet(parts: Iterator[_Part], beside: Path) -> list[dict[str, Any]]:
-    """Write one part at a time, and return what is printed about each."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    writer, abouts = None, []
-    try:
-        for part in parts:
-            table = pa.table(_columns(part.arrays))
-            writer = writer or parquet.ParquetWriter(beside, table.schema)
-            writer.write_table(table.cast(writer.schema))
-            abouts.append(part.about)
-    finally:
-        if writer is not None:
-            writer.close()
-    return abouts
+        pd.DataFrame(arrays).to_csv(file, index=False)
 
 
 def _columns(arrays: dict[str, Any]) -> dict[str, Any]:

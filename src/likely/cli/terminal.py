@@ -8,8 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Direction marks, which can make text look like other text, and tags, which are invisible.
-_DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, *range(0xE0000, 0xE0080)}
+_JOINERS = {"\u200c", "\u200d"}  # invisible, and part of how some languages and emoji are written
 
 
 def accept_any_sign() -> None:
@@ -38,10 +37,8 @@ def safe(text: str) -> str:
     >>> safe("price\x1b[31m\n"), safe("größe in €"), safe("abc\u202ecba")
     ('price\\x1b[31m\\n', 'größe in €', 'abc\\u202ecba')
     """
-    return "".join(sign.encode("unicode_escape").decode("ascii") if _obeyed(sign) else sign for sign in text)
+    return "".join(sign if _is_text(sign) else sign.encode("unicode_escape").decode("ascii") for sign in text)
 
 
-def _obeyed(sign: str) -> bool:
-    return not sign.isprintable() and (
-        unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") or ord(sign) in _DIRECTIONS
-    )
+def _is_text(sign: str) -> bool:
+    return sign.isprintable() or sign in _JOINERS or unicodedata.category(sign) == "Zs"

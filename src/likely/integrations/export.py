@@ -77,10 +77,16 @@ def _exported(module: nn.Module, example_inputs: Sequence[Any]) -> tuple[torch.e
         raise ValueError("example_inputs must hold tensors with two rows or more: one row would fix the size at one")
     rows = torch.export.Dim("rows", min=1)
     shapes = tuple({0: rows} if isinstance(value, Tensor) and value.ndim else None for value in inputs)
-    whole, outputs = _exportable(module)
-    packed = (shapes,) if isinstance(whole, _Calibrated | _Predictive) else shapes
+    outputs: list[str] | None = None
+    if isinstance(module, CalibratedModule):
+        module, outputs = _Calibrated(module), ["logits"]
+    elif isinstance(module, Supervised):
+        module, outputs = _Predictive(module), ["prediction", *getattr(module.loss_fn, "slots", {})]
+    else:
+        module = copy.deepcopy(module)
     with torch.no_grad():
-        return torch.export.export(whole.eval(), inputs, dynamic_shapes=packed), outputs
+        packed: Any = (shapes,) if outputs else shapes
+        return torch.export.export(module.eval(), inputs, dynamic_shapes=packed), outputs
 
 
 def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.PathLike[str]) -> None:
@@ -115,14 +121,6 @@ def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.Pat
         written = torch.onnx.export(program, dynamo=True, input_names=inputs, output_names=outputs, verbose=False)
     assert written is not None
     written.save(os.fspath(path))
-
-
-def _exportable(module: nn.Module) -> tuple[nn.Module, list[str] | None]:
-    if isinstance(module, CalibratedModule):
-        return _Calibrated(module), ["logits"]
-    if isinstance(module, Supervised):
-        return _Predictive(module), ["prediction", *getattr(module.loss_fn, "slots", {})]
-    return copy.deepcopy(module), None
 
 
 class _Predictive(nn.Module):

@@ -10,7 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from likely._validation import check_positive
-from likely.integrations._phi import Caught
+from likely.integrations.monitor import Caught
 from likely.optim import Supervised, param_groups
 
 __all__ = ["LikelihoodModule", "LikelihoodMonitor"]
@@ -220,7 +220,7 @@ class LikelihoodMonitor(Callback):
         if every_n_steps is not None:
             check_positive("every_n_steps", every_n_steps)
         self.every_n_steps = every_n_steps
-        self._caught: Caught | None = None
+        self._caught = Caught(nn.Module())
         self._last_step = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -257,7 +257,7 @@ class LikelihoodMonitor(Callback):
         """
         if self._last_step != trainer.global_step:
             self._report(trainer)
-        self._forget()
+        self._caught.remove()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Remove all hooks; Lightning calls this.
@@ -267,15 +267,9 @@ class LikelihoodMonitor(Callback):
             pl_module: the module that it trained.
             exception: the error that ended the training.
         """
-        self._forget()
+        self._caught.remove()
 
     def _report(self, trainer: Trainer) -> None:
-        assert self._caught is not None
         numbers = self._caught.report()
         for logger in trainer.loggers:
             logger.log_metrics(numbers, step=trainer.global_step)
-
-    def _forget(self) -> None:
-        if self._caught is not None:
-            self._caught.remove()
-            self._caught = None

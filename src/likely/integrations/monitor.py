@@ -2,14 +2,95 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from likely._validation import check_positive
-from likely.integrations._phi import Caught
+from likely._training_checks import trouble
+from likely._validation import check_positive, may_look
+from likely.losses import LikelihoodLoss
+from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 __all__ = ["LikelihoodMonitor"]
+
+
+class Caught:
+    """The latest values of all parameters; those of Data and Predicted parameters are of the last training batch."""
+
+    def __init__(self, module: nn.Module) -> None:
+        parts = [(name or "parameter", part) for name, part in module.named_modules() if isinstance(part, Parameter)]
+        self.parameters = {name: part for name, part in parts if not isinstance(part, Fixed)}
+        self.last: dict[str, Tensor] = {}
+        self.warned: set[str] = set()
+        self.batches: dict[LikelihoodLoss, tuple[Any, Any]] = {}
+        self.handles: list[RemovableHandle] = []
+        for name, parameter in self.parameters.items():
+            if isinstance(parameter, Data | Predicted):
+                self.handles.append(parameter.register_forward_hook(partial(self._catch, name)))
+        for part in module.modules():
+            if isinstance(part, LikelihoodLoss):
+                self.handles.append(part.register_forward_pre_hook(self._note, with_kwargs=True))
+
+    def _note(self, loss: Any, args: Any, kwargs: Any) -> None:
+        # Elsewhere a loss follows its parameters by itself.
+        if loss.training and len(args) == 2 and not may_look(args[0], loss.validate_args):
+            prediction, target = args
+            self.batches[loss] = (prediction.detach(), target), kwargs  # without the graph behind it
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Let losses compare their shared parameters with the last batch, where they do not look at values."""
+        for loss, ((prediction, target), kwargs) in self.batches.items():
+            predicted = [part for part in loss.children() if isinstance(part, Predicted) and part.training]
+            for part in predicted:  # their statistics have learned from this batch already
+                part.eval()
+            phi = loss._phi(prediction, kwargs.get("features"), kwargs.get("index"))
+            for part in predicted:
+                part.train()
+            loss._value_check.warn_if_behind(loss, phi, prediction, target)
+        self.batches.clear()
+
+    def _catch(self, name: str, parameter: nn.Module, _args: object, value: Tensor) -> None:
+        if parameter.training:
+            self.last[name] = value.detach()
+
+    def values(self) -> dict[str, Tensor]:
+        """Detached values by the name of their parameter."""
+        values = {name: p.value.detach() for name, p in self.parameters.items() if isinstance(p, Global)}
+        return {**values, **self.last}
+
+    def report(self) -> dict[str, float]:
+        """Return numbers for a logger, and warn once of each parameter that collapses."""
+        self._follow()
+        for name, value in self.values().items():
+            wrong = None if name in self.warned else trouble(name, self.parameters[name], value)
+            if wrong:
+                self.warned.add(name)
+                warnings.warn(f"{name} {wrong}", UserWarning, stacklevel=3)
+        return self.numbers()
+
+    def numbers(self) -> dict[str, float]:
+        """Return one number under the name of its parameter; for several values their mean, minimum and maximum."""
+        numbers: dict[str, float] = {}
+        for name, value in self.values().items():
+            if value.numel() == 1:
+                numbers[f"likelihood/{name}"] = float(value)
+            else:
+                kinds = {"mean": value.mean(), "min": value.min(), "max": value.max()}
+                numbers |= {f"likelihood/{name}/{kind}": float(number) for kind, number in kinds.items()}
+        return numbers
+
+    def remove(self) -> None:
+        """Remove the hooks, and what they hold."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        self.batches.clear()
 
 
 class LikelihoodMonitor:

@@ -10,10 +10,10 @@ import torch
 from skorch import NeuralNetClassifier, NeuralNetRegressor  # type: ignore[import-untyped,unused-ignore]
 from skorch.callbacks import Callback  # type: ignore[import-untyped,unused-ignore]
 from skorch.utils import to_tensor  # type: ignore[import-untyped,unused-ignore]
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from likely.integrations._phi import Caught, summary
+from likely.integrations.monitor import Caught
 from likely.losses import BernoulliLoss, LikelihoodLoss, NormalLoss, SoftmaxLoss
 from likely.optim import outputs_of, param_groups
 from likely.parameters import Data
@@ -34,7 +34,7 @@ class LikelihoodHistory(Callback):
     >>> net = NeuralNetRegressor(torch.nn.Linear, criterion=likely.NormalLoss, callbacks=[LikelihoodHistory()])
     """
 
-    _caught: Caught | None = None
+    _caught = Caught(nn.Module())
 
     def on_train_begin(self, net: Any, **kwargs: Any) -> None:
         """Attach to the parameters; skorch calls this.
@@ -43,7 +43,7 @@ class LikelihoodHistory(Callback):
             net: the net.
             **kwargs: what skorch passes besides; not used.
         """
-        self._forget()
+        self._caught.remove()
         self._caught = Caught(net.criterion_)
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
@@ -53,10 +53,8 @@ class LikelihoodHistory(Callback):
             net: the net.
             **kwargs: what skorch passes besides; not used.
         """
-        assert self._caught is not None
-        for name, value in self._caught.values().items():
-            for key, number in summary(f"likelihood/{name}", value).items():
-                net.history.record(key, number)
+        for key, number in self._caught.numbers().items():
+            net.history.record(key, number)
 
     def on_train_end(self, net: Any, **kwargs: Any) -> None:
         """Remove all hooks; skorch calls this.
@@ -65,12 +63,7 @@ class LikelihoodHistory(Callback):
             net: the net.
             **kwargs: what skorch passes besides; not used.
         """
-        self._forget()
-
-    def _forget(self) -> None:
-        if self._caught is not None:
-            self._caught.remove()
-            self._caught = None
+        self._caught.remove()
 
 
 class _LikelihoodNet:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback
 from transformers.utils.generic import ModelOutput
 
-from likely.integrations._phi import Caught
+from likely.integrations.monitor import Caught
 from likely.losses import SoftmaxLoss, TokenTemperature
 from likely.optim import Supervised, outputs_of
 

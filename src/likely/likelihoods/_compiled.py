@@ -18,26 +18,16 @@ _MIN_STUDENT_T_ELEMENTS = 65_536  # elements from which a step takes longer than
 Loss = Any  # a likelihood loss, whose class is built upon this file
 
 
-def compiled_loss(
-    loss: Loss, prediction: Tensor, target: Tensor, features: Any, index: Tensor | None, sample_weight: Tensor | None
-) -> Tensor:
+def compiled_loss(loss: Loss, prediction: Tensor, target: Tensor, **rest: Any) -> Tensor:
     """The loss of a batch in a compiler's graph."""
-    value: Tensor | None
-    if has_rows(loss):
-        return uncompiled(loss, prediction, target, features, index, sample_weight)
+    value: Tensor | None = None
+    if torch.compiler.is_dynamo_compiling() and any(type(module) is Data for module in loss._modules.values()):
+        return uncompiled(loss, prediction, target, **rest)
     if loss.training and not loss._begun and loss._waiting() and may_start(prediction):
-        value = loss._first(prediction, target, features, index, sample_weight)
-    else:
-        value = traced(loss, prediction, target, features, index) if sample_weight is None else None
-    if value is None:
-        value = loss._by_form(prediction, target, features, index, sample_weight)
-    return value
-
-
-def has_rows(loss: Loss) -> bool:
-    """Whether a parameter has one value per training row, and the loss is compiled, not exported."""
-    rows = [name for name, parameter in loss._modules.items() if type(parameter) is Data]
-    return len(rows) > 0 and torch.compiler.is_dynamo_compiling()
+        value = loss._first(prediction, target, rest)
+    elif rest["sample_weight"] is None:
+        value = traced(loss, prediction, target, rest["features"], rest["index"])
+    return loss._by_form(prediction, target, **rest) if value is None else value
 
 
 def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index: Tensor | None) -> Tensor | None:
@@ -88,10 +78,9 @@ def _has_kernel(kind: str, tensor: Tensor) -> bool:
 
 
 @torch.compiler.disable
-def uncompiled(loss: Any, prediction: Tensor, target: Tensor, *rest: Any) -> Tensor:
+def uncompiled(loss: Any, prediction: Tensor, target: Tensor, **rest: Any) -> Tensor:
     """The loss of rows that step in the backward pass, at which a compiler's graph would end."""
-    features, index, sample_weight = rest
-    value: Tensor = loss.forward(prediction, target, features=features, index=index, sample_weight=sample_weight)
+    value: Tensor = loss.forward(prediction, target, **rest)
     return value
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, TypedDict, TypeVar
 
@@ -73,7 +73,7 @@ def functional_form(
     """
 
     def decorate(formula: Formula) -> Formula:
-        rules = _Rules(formula, check_positive_target if log_target else target, log_target, mean, checks)
+        rules = _Rules(formula, check_positive_target if log_target else target, log_target, mean, fused, checks)
 
         @wraps(formula)
         def form(
@@ -85,16 +85,15 @@ def functional_form(
             validate_args: bool | None = None,
             **given: Any,
         ) -> Tensor:
-            parameters, options = rules.named(prediction, target, given)
-            how: Any = (constant if full else 0.0, reduction, validate_args)
-            if fused:
-                return rules.by_kernel(prediction, target, parameters, *how)
-            return rules.by_formula(prediction, target, parameters, options, *how)
+            return rules.nll(prediction, target, given, constant if full else 0.0, reduction, validate_args)
 
         if fused:
             PLAIN[rules.kind] = rules.in_order
             form.fused = Fused(rules.kind, rules.order, constant)  # type: ignore[attr-defined, arg-type]
-        form.__signature__ = rules.signature = _signature(formula, form)  # type: ignore[attr-defined]
+        # The annotations of the general form are the formula's, by functools.wraps.
+        general = inspect.signature(form, follow_wrapped=False).parameters
+        how = [general[name].replace(annotation=kind) for name, kind in How.__annotations__.items()]
+        form.__signature__ = inspect.Signature([*rules.signature.parameters.values(), *how])  # type: ignore[attr-defined]
         return form  # type: ignore[return-value]
 
     return decorate
@@ -103,98 +102,75 @@ def functional_form(
 class _Rules:
     """How a formula is computed: its parameters and options, what is checked, and by which way."""
 
-    signature: inspect.Signature
-
     def __init__(
         self,
         formula: Callable[..., Tensor],
         target: Check | None,
         log_target: bool,
         mean: Check,
+        fused: bool,
         checks: Mapping[str, Check],
     ) -> None:
-        self.formula, self.target, self.log_target, self.mean = formula, target, log_target, mean
-        self.options, self.starts, names = _keywords(formula)
-        self.ranges = {name: checks.get(name, check_positive) for name in names}
-        self.order = tuple(sorted(names, key=lambda name: name != "scale"))  # in which kernels read parameters
+        self.formula, self.target, self.log_target, self.mean, self.fused = formula, target, log_target, mean, fused
+        first, second, *keywords = (
+            p.replace(annotation=Tensor | float) if p.annotation is Value else p  # callers may pass numbers
+            for p in inspect.signature(formula).parameters.values()
+            if p.kind is not p.VAR_KEYWORD
+        )
+        if any(p.kind is not p.KEYWORD_ONLY for p in keywords):
+            raise TypeError(f"{formula.__name__} must take its parameters by name: (prediction, target, *, …)")
+        self.signature = inspect.Signature([first, second, *keywords])
+        self.defaults = {p.name: p.default for p in keywords if p.default is not p.empty}
+        self.options = [name for name, default in self.defaults.items() if isinstance(default, bool)]
+        self.ranges = {p.name: checks.get(p.name, check_positive) for p in keywords if p.name not in self.options}
+        self.order = tuple(sorted(self.ranges, key=lambda name: name != "scale"))  # in which kernels read parameters
         self.kind = formula.__name__.removesuffix("_nll")
 
-    def named(self, prediction: Tensor, target: Tensor, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Parameters and options by name, with defaults."""
-        options = {name: given.pop(name, default) for name, default in self.options.items()}
-        for name, value in self.starts.items():
-            given.setdefault(name, value)
-        if given.keys() != self.ranges.keys():
+    def in_order(self, prediction: Tensor, target: Tensor, *values: Tensor, **options: Any) -> Tensor:
+        """The NLL of every element without constants, of parameters in the order of kernels."""
+        return self.formula(prediction, target, **dict(zip(self.order, values, strict=True)), **options)
+
+    def nll(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        given: dict[str, Any],
+        constant: Any,
+        reduction: str,
+        validate_args: bool | None,
+    ) -> Tensor:
+        """The NLL by its fused kernel where that applies, else by torch's operations."""
+        given = {**self.defaults, **given}
+        if given.keys() != {*self.order, *self.options}:
             try:
                 self.signature.bind(prediction, target, **given)  # raises an error that names what is missing
             except TypeError as error:
                 raise TypeError(f"{self.formula.__name__}() {error}") from None
-        return given, options
-
-    def check(self, parameters: Mapping[str, Any], validate_args: bool | None) -> None:
-        """Raise an error if a parameter is out of range."""
+        check_reduction(reduction)
+        options = {name: given[name] for name in self.options}
+        values = {name: given[name] for name in self.order}
+        inputs: Any = (prediction, target, *_as_tensors(prediction, values.values()))
+        fused = self.fused and applies(*inputs)
+        if fused and reduction != "none" and prediction.is_cpu:
+            total = location_nll(self.kind, *inputs, constant=constant, reduction=reduction)
+            # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory spent to find it.
+            if math.isfinite(total.item()):
+                return total
         for name, in_range in self.ranges.items():
-            in_range(name, parameters[name], validate_args)
-
-    def in_order(self, prediction: Tensor, target: Tensor, *values: Tensor) -> Tensor:
-        """The NLL of every element without constants, of parameters in the order of kernels."""
-        return self.formula(prediction, target, **dict(zip(self.order, values, strict=True)))
-
-    def by_formula(
-        self,
-        prediction: Tensor,
-        target: Tensor,
-        parameters: Mapping[str, Any],
-        options: Mapping[str, Any],
-        constant: float | Callable[[Tensor], Tensor],
-        reduction: str,
-        validate_args: bool | None,
-    ) -> Tensor:
-        """The NLL by torch's operations."""
-        self.check(parameters, validate_args)
+            in_range(name, values[name], validate_args)
         if not options.get("log_input", True):
             check_floating("prediction", prediction)
             self.mean("prediction", prediction, validate_args)
         if self.target:
             self.target("target", target, validate_args)
-        if self.log_target:
-            target = logarithm(prediction, target)
-        prediction, target, *values = prepare(prediction, target, **parameters)
-        nll = self.formula(prediction, target, **dict(zip(parameters, values, strict=True)), **options)
-        return reduce(_with_constant(nll, constant, target), reduction)
-
-    def by_kernel(
-        self,
-        prediction: Tensor,
-        target: Tensor,
-        parameters: Mapping[str, Any],
-        constant: float,
-        reduction: str,
-        validate_args: bool | None,
-    ) -> Tensor:
-        """The NLL by its fused kernel where that applies, else by torch's operations."""
-        check_reduction(reduction)
-        inputs = (prediction, target, *_as_tensors(prediction, [parameters[name] for name in self.order]))
-        fused = applies(*inputs)
-        if fused and reduction != "none" and prediction.is_cpu:
-            total = location_nll(self.kind, *inputs, constant=constant, reduction=reduction)
-            # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory spent to find it.
-            if not math.isfinite(total.item()):
-                self.check(parameters, validate_args)
-            return total
-        self.check(parameters, validate_args)
         if not fused:
-            inputs = prepare(prediction, target, **{name: parameters[name] for name in self.order})
-            fused = applies(*inputs)
-        if fused:
+            inputs = prepare(prediction, logarithm(prediction, target) if self.log_target else target, **values)
+        if fused or (self.fused and applies(*inputs)):
             return location_nll(self.kind, *inputs, constant=constant, reduction=reduction)
-        return reduce(_with_constant(self.in_order(*inputs), constant, target), reduction)
-
-
-def _with_constant(nll: Tensor, constant: float | Callable[[Tensor], Tensor], target: Tensor) -> Tensor:
-    if not constant:
-        return nll
-    return nll + (constant(target) if callable(constant) else constant)
+        nll = self.in_order(*inputs, **options)
+        if constant:
+            nll = nll + (constant(inputs[1]) if callable(constant) else constant)
+        return reduce(nll, reduction)
 
 
 def logarithm(prediction: Tensor, target: Tensor) -> Tensor:
@@ -203,27 +179,7 @@ def logarithm(prediction: Tensor, target: Tensor) -> Tensor:
     return target.to(torch.promote_types(target.dtype, wide)).log()
 
 
-def _keywords(formula: Callable[..., Tensor]) -> tuple[dict[str, bool], dict[str, float], list[str]]:
-    """Options of a formula, default values of parameters, and the names of all parameters."""
-    _, _, *keywords = (p for p in inspect.signature(formula).parameters.values() if p.kind is not p.VAR_KEYWORD)
-    if any(p.kind is not p.KEYWORD_ONLY for p in keywords):
-        raise TypeError(f"{formula.__name__} must take its parameters by name: (prediction, target, *, …)")
-    options = {p.name: p.default for p in keywords if isinstance(p.default, bool)}
-    names = [p.name for p in keywords if p.name not in options]
-    return options, {p.name: p.default for p in keywords if p.name in names and p.default is not p.empty}, names
-
-
-def _signature(formula: Callable[..., Tensor], form: Callable[..., Tensor]) -> inspect.Signature:
-    """The arguments of the formula, numbers allowed, followed by the options of every form."""
-    plain, general = inspect.signature(formula), inspect.signature(form, follow_wrapped=False)
-    parameters = [p for p in plain.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    parameters = [p.replace(annotation=Tensor | float) if p.annotation is Value else p for p in parameters]
-    # The general one's annotations are the formula's, by functools.wraps.
-    how = [general.parameters[name].replace(annotation=kind) for name, kind in How.__annotations__.items()]
-    return plain.replace(parameters=[*parameters, *how])
-
-
-def _as_tensors(prediction: Any, values: Sequence[Tensor | float]) -> Sequence[Any]:
+def _as_tensors(prediction: Any, values: Iterable[Tensor | float]) -> Iterable[Any]:
     """Numbers as tensors filled on the device; copying them there would make it wait."""
     if not isinstance(prediction, Tensor):  # refused later, by name
         return values

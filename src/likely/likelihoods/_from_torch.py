@@ -1,14 +1,11 @@
 """Convert a loss of ``torch.nn`` into the equivalent likelihood, whose parameter learns."""
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from likely._validation import check_floating, check_not_negative, check_real, fits
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
-from likely.likelihoods._row_weights import Features
+from likely.likelihoods._loss import LikelihoodLoss
 from likely.likelihoods._slot import ParameterLike
 from likely.likelihoods.bernoulli import BernoulliLoss
 from likely.likelihoods.huber import HuberLoss
@@ -34,7 +31,6 @@ def from_torch(
     ``L1Loss``                    ``LaplaceLoss``                          ``scale``, first batch
     ``HuberLoss(delta=d)``        ``HuberLoss(d)``                         ``scale``, first batch
     ``SmoothL1Loss(beta=b)``      ``HuberLoss(b)``, ``multiplier=1/b``     ``scale``, first batch
-    ``GaussianNLLLoss``           ``NormalLoss`` of a variance per call    ``scale`` (factor of √var), 1
     ``CrossEntropyLoss``          ``SoftmaxLoss``                          ``temperature``, 1
     ``NLLLoss``                   ``SoftmaxLoss``, of log-probabilities    ``temperature``, 1
     ``BCEWithLogitsLoss``         ``BernoulliLoss``                        ``temperature``, 1
@@ -107,78 +103,11 @@ def _smooth_l1(loss: nn.SmoothL1Loss) -> tuple[type[LikelihoodLoss], dict[str, A
     return HuberLoss, {"delta": loss.beta, "multiplier": 1 / loss.beta}
 
 
-class GivenVarianceLoss(NormalLoss):
-    """The normal likelihood with a variance that is an argument of the call, as in :class:`torch.nn.GaussianNLLLoss`.
-
-    The scale that learns multiplies the square root of the variance: if it exceeds 1, the variances were too small.
-
-    >>> import torch, likely
-    >>> loss_fn = likely.from_torch(torch.nn.GaussianNLLLoss())
-    >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 3.0]), torch.tensor([1.0, 4.0]))
-    tensor(1.1591, grad_fn=<MeanBackward0>)
-    """
-
-    def __init__(
-        self,
-        scale: ParameterLike = None,
-        *,
-        eps: float = 1e-6,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        scale = Global(init=1.0) if scale is None else scale
-        super().__init__(scale, **options)
-        self.eps = eps
-
-    def forward(  # type: ignore[override]
-        self,
-        prediction: Tensor,
-        target: Tensor,
-        var: Tensor | float,
-        *,
-        features: Features = None,
-        index: Tensor | None = None,
-        sample_weight: Tensor | None = None,
-    ) -> Tensor:
-        """Compute the negative log-likelihood, reduced."""
-        self._check(prediction, target)
-        with self._unchanged_on_error():
-            phi = self._scaled(prediction, var, self._phi(prediction, features, index))
-            return self._reduce(self._nll(prediction, target, phi), None, sample_weight)
-
-    def distribution(  # type: ignore[override]
-        self, prediction: Tensor, var: Tensor | float, *, features: Features = None, index: Tensor | None = None
-    ) -> torch.distributions.Distribution:
-        """The predictive distribution of means and variances."""
-        check_floating("prediction", prediction)
-        with self._unchanged_on_error():
-            return self._distribution(prediction, self._scaled(prediction, var, self._phi(prediction, features, index)))
-
-    def excess(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Not defined here, because the variance is chosen by the model."""
-        raise NotImplementedError("the excess of a loss whose variance is an argument of the call is not defined")
-
-    def _scaled(self, prediction: Tensor, var: Tensor | float, phi: Phi) -> Phi:
-        if not isinstance(var, Tensor):
-            var = prediction.new_full((), var, dtype=torch.promote_types(prediction.dtype, torch.float32))
-        check_real("var", var)
-        if var.shape == prediction.shape[:-1] and var.ndim:
-            var = var.unsqueeze(-1)
-        if not fits(var.shape, prediction.shape):
-            raise ValueError(
-                f"var has shape {tuple(var.shape)}, the prediction {tuple(prediction.shape)}: give one variance per "
-                "element, or one per row"
-            )
-        check_not_negative("var", var, self.validate_args)
-        var = var.to(torch.promote_types(var.dtype, torch.float32))
-        return {"scale": phi["scale"] * (var + (self.eps - var).clamp(min=0).detach()).sqrt()}
-
-
 _KNOWN: dict[type[nn.Module], Recipe] = {
     nn.MSELoss: lambda loss: (NormalLoss, {"multiplier": 2.0}),
     nn.L1Loss: lambda loss: (LaplaceLoss, {}),
     nn.HuberLoss: lambda loss: (HuberLoss, {"delta": loss.delta}),
     nn.SmoothL1Loss: _smooth_l1,
-    nn.GaussianNLLLoss: lambda loss: (GivenVarianceLoss, {"eps": loss.eps}),
     nn.CrossEntropyLoss: lambda loss: (
         SoftmaxLoss,
         {"weight": loss.weight, "ignore_index": loss.ignore_index, "label_smoothing": loss.label_smoothing},

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from likely import _kernels as kernels
@@ -49,11 +48,10 @@ class FusedPath:
         target: Tensor,
         features: Tensor | Mapping[str, Tensor] | None,
         index: Tensor | None,
-    ) -> tuple[Tensor | None, Raw]:
-        """The loss, and the raw parameters it was computed from.
+    ) -> Tensor | None:
+        """The loss, or None if the functional form must be taken, to another kernel or to an error that explains.
 
-        The loss is None if the functional form must be taken, to another kernel or to an error that explains the cause;
-        the statistics of the features are restored then.
+        The statistics of the features are restored then.
         """
         raw: Raw = {}
         value = None
@@ -65,7 +63,7 @@ class FusedPath:
                 for name, values in reversed(raw.items()):  # one parameter may occur twice
                     if isinstance(values, Head):
                         loss._modules[name].forget(values)
-        return value, raw
+        return value
 
     def _by_kernel(self, loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
         parameters = raw.values()
@@ -75,7 +73,8 @@ class FusedPath:
         form = (
             prediction.shape,
             target.shape,
-            *loss._job_options(),
+            loss.multiplier,
+            *loss._options(loss.reduction).values(),
             *[p.shape for p in parameters],
             *[id(loss._modules[name].constraint) for name in raw],
         )
@@ -117,14 +116,6 @@ def same_device(first: Tensor, second: Tensor) -> bool:
     return (first.is_cpu and second.is_cpu) or first.device == second.device
 
 
-@torch.no_grad()
-def constrained(loss: Loss, raw: Raw) -> dict[str, Tensor]:
-    """The parameters' values, constrained."""
-    parameters: dict[str, Any] = {name: loss._modules[name] for name in raw}
-    plain: dict[str, Any] = {name: v.values() if isinstance(v, Head) else v for name, v in raw.items()}
-    return {name: v if type(p := parameters[name]) is Fixed else p._constrain(v) for name, v in plain.items()}
-
-
 def _open(parameter: Any) -> bool:
     """Whether it is a known kind with raw values, and has no hooks."""
     if type(parameter) not in _KINDS or has_hooks(parameter):
@@ -135,7 +126,7 @@ def _open(parameter: Any) -> bool:
 def _new_job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | None:
     loss._check(prediction, target)
     outer = loss._outer(prediction)
-    constraints, layouts, shapes = [], [], []
+    layouts, steps = [], []
     for name, value in raw.items():
         parameter: Parameter = getattr(loss, name)
         constraint = None if isinstance(parameter, Fixed) else parameter.constraint
@@ -143,16 +134,15 @@ def _new_job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | 
         layout = layout_of(shape, outer, constraint) if len(shape) <= len(outer) else None
         if layout is None:
             return None
-        constraints.append(constraint)
         layouts.append(layout)
-        shapes.append(shape)
+        steps.append((name, constraint, shape))
     nll, options, multiplier = type(loss).nll, loss._options(loss.reduction), loss.multiplier
 
     def plain(prediction: Tensor, target: Tensor, *values: Tensor) -> Tensor:
         """The same loss of the same tensors, an operation at a time."""
         phi = {
-            name: (value if constraint is None else constraint(value)).reshape(shape)
-            for name, constraint, shape, value in zip(raw, constraints, shapes, values, strict=True)
+            name: (constraint(value) if constraint else value).reshape(shape)
+            for (name, constraint, shape), value in zip(steps, values, strict=True)
         }
         return nll(prediction, target, **phi, **options) * multiplier
 

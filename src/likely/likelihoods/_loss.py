@@ -21,7 +21,7 @@ from likely._validation import (
     fits,
     unscriptable,
 )
-from likely.likelihoods._fused import Fused, FusedPath, constrained, same_device
+from likely.likelihoods._fused import Fused, FusedPath, same_device
 from likely.likelihoods._row_weights import Features, along, harmless_features, kept_rows, row_weight, weighted
 from likely.likelihoods._slot import Slot, aligned, as_parameter
 from likely.likelihoods._start import fit_shared, may_start
@@ -76,7 +76,7 @@ class LikelihoodLoss(nn.Module):
     beta: float = 0.0
     _harmless: ClassVar[float] = 0.5  # allowed as prediction and as target
     _fused: ClassVar[Fused | None] = None
-    _formula: ClassVar[Callable[..., Tensor] | None] = None  # of the NLL per element, where it has no options
+    _formula: ClassVar[Callable[..., Tensor] | None] = None  # of the NLL per element, where there is a kernel too
 
     def __init_subclass__(
         cls,
@@ -148,28 +148,29 @@ class LikelihoodLoss(nn.Module):
             ValueError: shapes do not match, a value is out of range, or ``features`` or ``index`` is missing.
             RuntimeError: a Data parameter without ``fallback`` is used in evaluation mode.
         """
+        rest = {"features": features, "index": index, "sample_weight": sample_weight}
         if torch.compiler.is_compiling():
             from likely.likelihoods._compiled import compiled_loss  # which loads the compiler
 
-            return compiled_loss(self, prediction, target, features, index, sample_weight)
+            return compiled_loss(self, prediction, target, **rest)
         if self.training and not self._begun:
             if not self._waiting():
                 self._begun = True
             elif may_start(prediction):
-                return self._first(prediction, target, features, index, sample_weight)
+                return self._first(prediction, target, rest)
         checked = self.training and not torch._C._are_functorch_transforms_active()
         if checked:
             self._optimizer_check.warn_if_not_optimized(self, prediction)
         due = checked and self._value_check.due()
-        if sample_weight is None and self._can_fuse(prediction, target):
-            loss, raw = self._fused_path.run(self, prediction, target, features, index)
+        first = self._value_check.steps == 1  # when no values of parameters are inspected
+        if sample_weight is None and self._can_fuse(prediction, target) and (first or not due or prediction.is_cuda):
+            loss = self._fused_path.run(self, prediction, target, features, index)
             if loss is not None:
-                if due:
-                    phi = {n: self._placed(n, v, self._outer(prediction)) for n, v in constrained(self, raw).items()}
-                    self._value_check.warn_if_collapsed(self, phi, prediction, target)
+                if due and first:
+                    self._value_check.warn_if_collapsed(self, {}, prediction, target)
                 return loss
         with self._unchanged_on_error():
-            return self._by_form(prediction, target, features, index, sample_weight, due)
+            return self._by_form(prediction, target, **rest, due=due)
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)
@@ -179,12 +180,11 @@ class LikelihoodLoss(nn.Module):
         """The parameters that wait for the first batch."""
         return [self._modules[name] for name in self.slots if self._modules[name].waiting]  # type: ignore[union-attr]
 
-    def _first(self, prediction: Tensor, target: Tensor, features: Features, index: Any, sample_weight: Any) -> Tensor:
+    def _first(self, prediction: Tensor, target: Tensor, rest: dict[str, Any]) -> Tensor:
         """The loss of the first batch, from which parameters start; if it is refused, they start from the next."""
         waiting = self._waiting()
-        rest = {"features": features, "index": index, "sample_weight": sample_weight}
         before = [parameter.level().detach().clone() for parameter in waiting]
-        self.start(prediction, target, sample_weight=sample_weight)
+        self.start(prediction, target, sample_weight=rest["sample_weight"])
         for parameter in waiting:  # those that this batch gives no start keep their initial value for it
             parameter.waiting = False
         if torch.compiler.is_compiling():
@@ -357,10 +357,6 @@ class LikelihoodLoss(nn.Module):
             and available(prediction, self.validate_args)
             and no_transform_active()
         )
-
-    def _job_options(self) -> tuple[Any, ...]:
-        """The options that a job depends on."""
-        return self.reduction, self.full, self.multiplier, self.validate_args
 
     def _job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[Layout], plain: Callable[..., Tensor]

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import elementwise
 from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily
+
+from likely._rows.blocks import row_blocks
 
 Array = NDArray[Any]
 NODES = 24
@@ -124,10 +127,23 @@ def standardised(distribution: Distribution, y: Array) -> tuple[Array, Array]:
     return (y - loc) / scale, scale
 
 
+def root(function: Any, low: Array, high: Array, *arguments: Array) -> Array:
+    """Where an increasing function of x and the arguments crosses zero, elementwise; ``high`` if it does not."""
+    found = elementwise.find_root(function, (low, high), args=arguments)
+    return np.where(found.success, found.x, high)
+
+
+def over_distinct(function: Any, *parameters: Array, cells: int) -> Array:
+    """A function of parameters in one dimension, computed once per distinct value, in blocks of rows of ``cells``."""
+    values, which = np.unique(np.stack(parameters), axis=1, return_inverse=True)
+    blocks = row_blocks(values.shape[1], cells)
+    return np.concatenate([function(*values[:, block]) for block in blocks])[which.ravel()]
+
+
 @cache
-def gauss_legendre() -> tuple[Array, Array, Array]:
+def gauss_legendre(count: int = NODES) -> tuple[Array, Array, Array]:
     """Gauss–Legendre nodes and weights on [0, 1], and the matrix that integrates from 0 up to each node."""
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = np.polynomial.legendre.leggauss(count)
     degree = np.arange(len(nodes))
     values = np.polynomial.legendre.legvander(nodes, len(nodes))
     below = np.concatenate([-np.ones((len(nodes), 1)), values[:, :-2]], 1)  # P₋₁ = -1: ∫P₀ starts at -1

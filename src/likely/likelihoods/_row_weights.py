@@ -64,5 +64,5 @@ def weighted(nll: Tensor, counted: Tensor | None, factor: Tensor | None, reducti
         weight = factor if counted is None else factor * counted
     if weight is None or reduction != "mean":
         return reduce(nll, reduction)
-    total = weight.expand_as(nll).sum()
+    total = weight.expand_as(nll).to(nll.dtype).sum()
     return nll.sum() / torch.where(total != 0, total, 1.0)

@@ -71,8 +71,10 @@ def root_error(mean: Tensor, target: Tensor) -> Tensor:
 
 root_mean_square = Moment(torch.sqrt, squared_error)
 mean_absolute = Moment(lambda mean: mean, absolute_error)
-# The mean of √|z| is .822 where z is normal, and .899 where it has Student's t distribution with 4 degrees of freedom.
+# The mean of √|z| is .822 where z is normal, .899 where it has Student's t distribution with 4 degrees of freedom, and
+# .999 where it has Barron's with α = 1.
 half_power = Moment(lambda mean: (mean / 0.8221789586624254).square(), root_error)
+half_power_of_rho1 = Moment(lambda mean: (mean / 0.9987123581126054).square(), root_error)
 half_power_of_t4 = Moment(lambda mean: (mean / 0.8986051760516939).square(), root_error)
 
 

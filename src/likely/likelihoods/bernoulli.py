@@ -4,6 +4,7 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
@@ -189,12 +190,10 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         target = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        if self.weight is None and self.pos_weight is None:
-            return torch.special.entr(target) + torch.special.entr(1 - target)
-        factor = 1.0 if self.weight is None else self.weight.to(target.dtype)
-        yes = target * factor * (1.0 if self.pos_weight is None else self.pos_weight.to(target.dtype))
-        no = (1 - target) * factor
-        return torch.special.entr(yes) + torch.special.entr(no) + torch.special.xlogy(yes + no, yes + no)
+        yes = target if self.pos_weight is None else target * self.pos_weight.to(target.dtype)
+        tiny = torch.finfo(target.dtype).tiny
+        best = yes.clamp(min=tiny).log() - (1 - target).clamp(min=tiny).log()
+        return super()._nll(best, target, {"temperature": 1.0})
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         prediction = prediction if self.logits else _logit(prediction)
@@ -216,8 +215,7 @@ def _crps(distribution: Bernoulli, y: Array) -> Array:
 
 
 def _start(y: Array, weight: Array) -> Array:
-    share = np.average(y, axis=0, weights=weight).clip(1e-3, 1 - 1e-3)
-    return np.asarray(np.log(share / (1 - share)))
+    return np.asarray(special.logit(np.average(y, axis=0, weights=weight).clip(1e-3, 1 - 1e-3)))
 
 
 register(BernoulliLoss, support=constraints.unit_interval, crps=_crps, start=_start)

@@ -14,10 +14,10 @@ from torch.nn.functional import logsigmoid
 from likely._special import log_factorial_remainder, log_minus_digamma
 from likely._validation import check_shares, may_look
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
-from likely.likelihoods._numeric import Array
+from likely.likelihoods._numeric import Array, root
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
@@ -86,7 +86,7 @@ def _log_ratio(log_mean: Tensor, y: Tensor, excess: Tensor) -> Tensor:
     return torch.where(near, torch.log1p(torch.where(near, excess, 0.0) / y), log_mean - y.log())
 
 
-class Beta(td.Beta, Exact):
+class Beta(Exact, td.Beta):
     """The Beta distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact at any concentration.
 
     Args:
@@ -100,8 +100,6 @@ class Beta(td.Beta, Exact):
     >>> d.cdf(torch.tensor(0.5)), d.icdf(torch.tensor(0.9))
     (tensor(0.6875), tensor(0.6795))
     """
-
-    log_prob = Exact.log_prob
 
     def _nll(self, value: Tensor) -> Tensor:
         logit = self.concentration1.log() - self.concentration0.log()
@@ -197,14 +195,17 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
         return prediction.sigmoid()
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """At the mean where ψ(φm) - ψ(φ(1 - m)) is the logit of the target, found by bisection."""
-        target, total = torch.broadcast_tensors(target.double(), phi["concentration"].double())
-        low, high = torch.full_like(target, -800.0), torch.full_like(target, 800.0)
-        for _ in range(64):
-            middle = 0.5 * (low + high)
-            slope = torch.digamma(total * middle.sigmoid()) - torch.digamma(total * (-middle).sigmoid())
-            low, high = (torch.where(slope < target.logit(), a, b) for a, b in ((middle, low), (high, middle)))
-        return self._nll(low.to(prediction.dtype), target, phi)
+        """At the mean where ψ(φm) - ψ(φ(1 - m)) is the logit of the target."""
+
+        def slope(x: Array, y: Array, total: Array) -> Array:
+            alpha, beta = total * special.expit(x), total * special.expit(-x)
+            return np.asarray(special.digamma(alpha) - special.digamma(beta) - special.logit(y))
+
+        def best(y: Array, total: Array) -> Array:
+            far = np.full(np.broadcast_shapes(y.shape, total.shape), 700.0)
+            return root(slope, -far, far, y, total)
+
+        return self._nll(by_scipy(best, target, phi["concentration"]).to(prediction.dtype), target, phi)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         shapes = (phi["concentration"] * torch.sigmoid(x) for x in (prediction, -prediction))

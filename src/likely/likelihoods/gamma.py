@@ -66,7 +66,7 @@ def gamma_nll(
     return concentration * exp_remainder(target - log_mean) + log_gamma_remainder(concentration)
 
 
-class Gamma(td.Gamma, Exact):
+class Gamma(Exact, td.Gamma):
     """The Gamma distribution of torch with ``cdf`` and ``icdf`` by SciPy, differentiable in all parameters.
 
     Args:
@@ -80,8 +80,6 @@ class Gamma(td.Gamma, Exact):
     >>> d.cdf(torch.tensor(4.0)), d.icdf(torch.tensor(0.5))
     (tensor(0.5940), tensor(3.3567))
     """
-
-    log_prob = Exact.log_prob
 
     def _nll(self, value: Tensor) -> Tensor:
         inside, log_mean = value > 0, self.concentration.log() - self.rate.log()

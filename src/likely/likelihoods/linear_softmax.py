@@ -9,10 +9,9 @@ from torch.nn import functional as F
 
 from likely import _kernels as kernels
 from likely._standardize import unchanged_on_error
-from likely._validation import check_floating, check_positive, fits, unscriptable
-from likely.likelihoods._sharded_classes import copied, is_spread, shards_of, spread_nll
+from likely._validation import check_floating, check_positive, unscriptable
 from likely.likelihoods._slot import TEMPERATURE, as_parameter
-from likely.likelihoods.softmax import check_range, over_labels, softmax_nll
+from likely.likelihoods.softmax import check_range, per_row, softmax_nll
 from likely.parameters import Predicted
 
 __all__ = ["TokenTemperature", "linear_softmax_nll"]
@@ -36,10 +35,6 @@ def linear_softmax_nll(
     It equals ``softmax_nll(hidden @ weight.T + bias, target, temperature=temperature)``, but the logits of at most
     ``chunk`` rows exist at a time. Gradients are computed in the forward pass, so a single backward pass is possible
     and second derivatives are not. Under ``torch.func`` and in forward-mode differentiation all logits are computed.
-
-    ``weight`` may be a DTensor that is sharded over its classes, ``Shard(0)``, as in a tensor-parallel output layer.
-    Each process then computes the logits of its classes, all rows at once; hidden states, targets and temperatures must
-    be the same in every process.
 
     Args:
         hidden: hidden states, shape (…, width).
@@ -84,14 +79,7 @@ def linear_softmax_nll(
             f"got {target.dtype} in shape {tuple(target.shape)}"
         )
     check_range(target, len(weight), ignore_index, validate_args)
-    if not isinstance(temperature, Tensor):
-        temperature = hidden.new_full((), temperature, dtype=torch.promote_types(hidden.dtype, torch.float32))
-    if not fits(temperature.shape, target.shape):
-        raise ValueError(
-            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(target.shape)}, one value per token"
-        )
-    if is_spread(weight):
-        return _spread(hidden, weight, target, temperature, bias, ignore_index, label_smoothing, reduction)
+    temperature = per_row(temperature, hidden, target.shape)
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias if bias is None else bias.to(dtype)
@@ -117,37 +105,6 @@ def linear_softmax_nll(
         reduction=reduction,
         chunk=chunk,
     )
-
-
-def _spread(
-    hidden: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    temperature: Tensor,
-    bias: Tensor | None,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Tensor:
-    """The NLL of a vocabulary that is spread over processes, of which each makes the logits of its own part."""
-    shards = shards_of("weight", weight, 0)
-    if shards is None:
-        raise ValueError("weight is a DTensor that every process has all of: give its local tensor, weight.to_local()")
-    offsets = None
-    if bias is not None:
-        part = shards_of("bias", bias, 0) if is_spread(bias) else None
-        offsets = part.local if part else bias[shards.first : shards.first + len(shards.local)]
-    logits = F.linear(copied(hidden, shards.group), shards.local, offsets)
-    nll = spread_nll(
-        shards._replace(local=logits),
-        target.long(),
-        temperature,
-        classes=len(weight),
-        axis=target.ndim,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-    )
-    return over_labels(nll, target, None, reduction, ignore_index)
 
 
 class TokenTemperature(nn.Module):
@@ -208,7 +165,7 @@ class TokenTemperature(nn.Module):
 
         Args:
             states: last hidden states, shape (…, tokens, width).
-            weight: weight of the output layer, shape (vocabulary, width); a DTensor may be sharded over the vocabulary.
+            weight: weight of the output layer, shape (vocabulary, width).
             tokens: token ids, shape (…, tokens).
             bias: bias of the output layer, shape (vocabulary,); None by default.
 

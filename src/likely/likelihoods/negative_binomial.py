@@ -10,14 +10,13 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._rows.blocks import row_blocks
 from likely._special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import Phi
-from likely.likelihoods._numeric import Array, cdf
+from likely.likelihoods._numeric import Array, cdf, over_distinct
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
@@ -67,7 +66,7 @@ def negative_binomial_nll(
     return nll - log_gamma_ratio(count, target)
 
 
-class NegativeBinomial(td.NegativeBinomial, Exact):
+class NegativeBinomial(Exact, td.NegativeBinomial):
     """The negative binomial distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact for a large count too.
 
     Args:
@@ -82,8 +81,6 @@ class NegativeBinomial(td.NegativeBinomial, Exact):
     >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.9))
     (tensor(0.4857), tensor(7.))
     """
-
-    log_prob = Exact.log_prob
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value), differentiable in all parameters.
@@ -190,9 +187,8 @@ def _crps(distribution: NegativeBinomial, y: Array) -> Array:
     longer = NegativeBinomial(distribution.total_count + 1, logits=distribution.logits, validate_args=False)
     distance = y * (2 * cdf(distribution, y) - 1) - mean * (2 * cdf(longer, y - 1) - 1)
     count, spread = np.broadcast_arrays(count, odds * (1 + odds))
-    pairs, which = np.unique(np.stack([count.ravel(), spread.ravel()]), axis=1, return_inverse=True)
-    half = np.concatenate([_half_difference(*pairs[:, block]) for block in row_blocks(pairs.shape[1], 1200)])
-    return np.asarray(distance - half[which.ravel()].reshape(count.shape))
+    half = over_distinct(_half_difference, count.ravel(), spread.ravel(), cells=1200)
+    return np.asarray(distance - half.reshape(count.shape))
 
 
 def _half_difference(count: Array, spread: Array) -> Array:

@@ -98,12 +98,10 @@ def ordinal_nll(
             f"cutpoints {tuple(cutpoints.shape)} do not broadcast to {(*outer, cutpoints.shape[-1])}: the prediction's "
             "shape, and one number fewer than there are classes"
         )
-    lower, upper, first, last = _ends(target.expand(outer), cutpoints)
-    distance = torch.where(first | last, 1.0, upper - lower).clamp(min=torch.finfo(upper.dtype).tiny)
-    below = torch.where(last, 0.0, logsigmoid(upper - prediction))
-    above = torch.where(first, 0.0, logsigmoid(prediction - lower))
-    between = torch.where(first | last, 0.0, _log1mexp(distance))
-    return reduce(-(below + above + between), reduction)
+    lower, upper = _ends(target.expand(outer), cutpoints)
+    distance = (upper - lower).clamp(min=torch.finfo(upper.dtype).tiny)
+    nll = -(logsigmoid(upper - prediction) + logsigmoid(prediction - lower) + _log1mexp(distance))
+    return reduce(nll, reduction)
 
 
 def _log1mexp(x: Tensor) -> Tensor:
@@ -124,14 +122,12 @@ def _check_values(target: Tensor, cutpoints: Tensor, validate_args: bool | None)
         raise ValueError(f"target must hold classes 0 to {classes - 1}, as the {classes - 1} cutpoints have it")
 
 
-def _ends(target: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The cut points below and above a class, and whether it is the first or the last, which has one only."""
-    count = cutpoints.shape[-1]
-    label, table = target.long(), cutpoints.expand(*target.shape, count)
-    lower, upper = (
-        table.gather(-1, place.clamp(0, count - 1).unsqueeze(-1)).squeeze(-1) for place in (label - 1, label)
-    )
-    return lower, upper, label <= 0, label >= count
+def _ends(target: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor]:
+    """The cut points below and above a class; infinite at either end."""
+    end = torch.full_like(cutpoints[..., :1], torch.inf)
+    table = torch.cat([-end, cutpoints, end], -1).expand(*target.shape, -1)
+    label = target.long().clamp(0, cutpoints.shape[-1]).unsqueeze(-1)
+    return table.gather(-1, label).squeeze(-1), table.gather(-1, label + 1).squeeze(-1)
 
 
 class Ordinal(OfForm, nll=ordinal_nll):
@@ -189,8 +185,8 @@ class Ordinal(OfForm, nll=ordinal_nll):
             Probabilities, in the broadcast shape.
         """
         whole = value.floor()
-        _, upper, _, last = _ends(whole.expand(torch.broadcast_shapes(whole.shape, self.batch_shape)), self.cutpoints)
-        return torch.where(whole < 0, 0.0, torch.where(last, 1.0, torch.sigmoid(upper - self.loc)))
+        _, upper = _ends(whole.expand(torch.broadcast_shapes(whole.shape, self.batch_shape)), self.cutpoints)
+        return torch.where(whole < 0, 0.0, torch.sigmoid(upper - self.loc))
 
     def icdf(self, value: Tensor) -> Tensor:
         """The first class with at least this probability at or below it.
@@ -285,8 +281,9 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         """Halfway between the two cut points; at either end every class but one can be ruled out."""
-        lower, upper, first, last = _ends(target, phi["cutpoints"])
-        return torch.where(first | last, 0.0, self._nll(0.5 * (lower + upper), target, phi))
+        lower, upper = _ends(target, phi["cutpoints"])
+        middle = 0.5 * (lower + upper)
+        return torch.where(middle.isinf(), 0.0, self._nll(middle.nan_to_num(), target, phi))
 
 
 def _crps(distribution: Ordinal, y: Array) -> Array:

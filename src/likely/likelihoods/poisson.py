@@ -56,7 +56,7 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, *
     return prediction.exp() - target * prediction if log_input else prediction - torch.xlogy(target, prediction)
 
 
-class Poisson(td.Poisson, Exact):
+class Poisson(Exact, td.Poisson):
     """The Poisson distribution of torch with ``cdf`` and ``icdf`` by SciPy.
 
     Args:
@@ -69,8 +69,6 @@ class Poisson(td.Poisson, Exact):
     >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.9))
     (tensor(0.4232), tensor(5.))
     """
-
-    log_prob = Exact.log_prob
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value), differentiable in the rate.

@@ -13,14 +13,13 @@ from likely._rho import rho
 from likely._rows.blocks import row_blocks
 from likely._validation import check_floating, check_not_negative, check_positive, promote
 from likely.constraints import Interval
-from likely.likelihoods._distribution import LocationScale
+from likely.likelihoods._distribution import LocationScale, by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardised
+from likely.likelihoods._numeric import NODES, Array, gauss_legendre, over_distinct, root, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
 from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import half_power
+from likely.likelihoods._start import half_power_of_rho1
 
 # Panels from 0 to a residual, and over the whole half line.
 _PANELS_TO_RESIDUAL, _PANELS_OF_HALF_LINE = 4, 16
@@ -131,7 +130,7 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
     >>> d.cdf(torch.tensor(1.0))
     tensor([0.6959, 0.7657, 0.8413])
     >>> d.icdf(torch.tensor(0.975))
-    tensor([17.9693,  3.3868,  1.9600])
+    tensor([17.9693,  3.3867,  1.9600])
     >>> d.variance
     tensor([   inf, 2.6995, 1.0000])
     """
@@ -166,7 +165,7 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
         """E f(z, α) by the trapezoid rule in sinh⁻¹ z, which converges exponentially for even integrands."""
         alpha = self.alpha.unsqueeze(-1)
         with torch.no_grad():
-            end = (torch.asinh(reach(self.alpha, 80.0)) + beyond).unsqueeze(-1)
+            end = (torch.asinh(_reach(self.alpha, 80.0)) + beyond).unsqueeze(-1)
             steps = torch.linspace(0, 1, 401, dtype=alpha.dtype, device=alpha.device)
             v = end * steps
             log_jacobian = v + torch.log1p(torch.exp(-2 * v)) - math.log(2)
@@ -177,50 +176,99 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
 
     def _standard_cdf(self, z: Tensor) -> Tensor:
         z, alpha = torch.broadcast_tensors(z, self.alpha)
-        return 0.5 + torch.sign(z) * half_mass(z.abs(), alpha)
+        return 0.5 + torch.sign(z) * _half_mass(z.abs(), alpha)
 
     def _standard_icdf(self, p: Tensor) -> Tensor:
         p, alpha = torch.broadcast_tensors(p, self.alpha)
         with torch.no_grad():
-            z = torch.sign(p - 0.5) * half_quantile((p - 0.5).abs(), alpha)
+            z = torch.sign(p - 0.5) * by_scipy(_half_quantile, (p - 0.5).abs(), alpha)
             z = torch.where((p == 0) | (p == 1), torch.sign(p - 0.5) * torch.inf, z)
             z = torch.where((p < 0) | (p > 1), torch.nan, z)
         inside = z.isfinite()
-        return self._implicit(torch.where(inside, z, 0.0), alpha, torch.where(inside, p, 0.5)) + torch.where(
-            inside, 0.0, z
-        )
+        quantile = self._implicit(torch.where(inside, z, 0.0), alpha, torch.where(inside, p, 0.5))
+        return quantile + torch.where(inside, 0.0, z)
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
         alpha = self.alpha.expand(shape)
         with torch.no_grad():
-            z = rejection_sample(alpha)
+            z = _rejection_sample(alpha)
         return self._implicit(z, alpha) if alpha.requires_grad else z
 
     def _implicit(self, z: Tensor, alpha: Tensor, p: Tensor | None = None) -> Tensor:
         """``z`` with the gradients of the quantile function: dz = (dp - ∂F/∂α dα) / density."""
         if not (alpha.requires_grad or (p is not None and p.requires_grad)):
             return z
-        mass = 0.5 + torch.sign(z) * half_mass(z.abs(), alpha)
+        mass = 0.5 + torch.sign(z) * _half_mass(z.abs(), alpha)
         gap = (0.0 if p is None else p - p.detach()) - (mass - mass.detach())
         with torch.no_grad():
             density = torch.exp(-rho(z, alpha) - log_partition(alpha))
         return z + gap / density
 
 
+def _reach(alpha: Tensor, depth: float = 38.0) -> Tensor:
+    """The z at which ρ(z, α) reaches ``depth``: beyond it lies less than e^-depth of the density's height."""
+    b = (alpha - 2).abs().clamp(min=torch.finfo(alpha.dtype).eps)
+    exponent = torch.where(alpha > 1e-6, torch.log1p(depth * alpha / b) / alpha.clamp(min=1e-6), depth / b)
+    return (b * torch.expm1(2 * exponent.clamp(max=40.0))).sqrt()
+
+
+def _on_panels(alpha: Tensor, end: Tensor, panels: int, count: int = NODES) -> tuple[Tensor, Tensor, Tensor]:
+    """Points z = sinh v on panels over v ≤ end, the density of v there, and the width of the panels."""
+    nodes = torch.as_tensor(gauss_legendre(count)[0]).to(alpha)
+    places = (torch.arange(panels).to(alpha)[:, None] + nodes) / panels
+    v, alpha = end[..., None, None] * places, alpha[..., None, None]
+    z = torch.sinh(v)
+    return z, torch.exp(-rho(z, alpha) - log_partition(alpha)) * torch.cosh(v), end[..., None, None] / panels
+
+
+def _half_mass(z: Tensor, alpha: Tensor) -> Tensor:
+    """The probability between 0 and z ≥ 0."""
+    end = torch.asinh(torch.minimum(z, _reach(alpha.detach())))
+    _, density, width = _on_panels(alpha, end, 1, 48)
+    return (density * width * torch.as_tensor(gauss_legendre(48)[1]).to(alpha)).sum((-2, -1))
+
+
+def _half_quantile(mass: Array, alpha: Array) -> Array:
+    """The z ≥ 0 with ``mass`` between 0 and it."""
+
+    def gap(v: Array, mass: Array, alpha: Array) -> Array:
+        return np.asarray(_half_mass(torch.as_tensor(np.sinh(v)), torch.as_tensor(alpha)).numpy() - mass)
+
+    end = torch.asinh(_reach(torch.as_tensor(alpha))).numpy()
+    return np.sinh(root(gap, np.zeros_like(end), end, mass, alpha))
+
+
+def _rejection_sample(alpha: Tensor) -> Tensor:
+    """Proposals from the Cauchy that α = 0 is, or from the normal above α = 2: ρ grows with α, so both cover."""
+    alpha = alpha.contiguous()
+    sample = torch.empty_like(alpha)
+    waiting = torch.arange(alpha.numel(), device=alpha.device)
+    while len(waiting):
+        a = alpha.view(-1)[waiting]
+        normal = a >= 2
+        cauchy = math.sqrt(2) * torch.tan(math.pi * (torch.rand_like(a) - 0.5))
+        z = torch.where(normal, torch.randn_like(a), cauchy)
+        advantage = rho(z, torch.where(normal, 2.0, 0.0).to(a)) - rho(z, a)
+        accepted = torch.rand_like(a).log() < advantage
+        sample.view(-1)[waiting[accepted]] = z[accepted]
+        waiting = waiting[~accepted]
+    return sample
+
+
 class RobustLoss(
     ScaleLoss,
     nll=robust_nll,
     family=Robust,
-    alpha=Slot(Interval(0, 3), 2.0, zero_allowed=True),
-    scale=scale_slot(half_power),
+    alpha=Slot(Interval(0, 3), 1.0, zero_allowed=True),
+    scale=scale_slot(half_power_of_rho1),
 ):
     r"""Barron's robust likelihood: the shape ``alpha`` and the ``scale`` learn how much outliers count.
 
-    A learned ``alpha`` stays in (0, 3), as in the paper, and starts at 2, the normal; the scale starts from the first
-    training batch.
+    A learned ``alpha`` stays in (0, 3), as in the paper, and starts at 1, between Cauchy's tails and the normal's; the
+    scale starts from the first training batch.
 
     Args:
-        alpha: shape from 0 (Cauchy's tails) over 2 (normal, where it starts) to 3: a number, which is fixed, or one of
+        alpha: shape from 0 (Cauchy's tails) over 2 (normal) to 3: a number, which is fixed, or one of
             :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
@@ -238,7 +286,7 @@ class RobustLoss(
     >>> import torch, likely
     >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
-    tensor(4.7612, grad_fn=<...>)
+    tensor(4.6580, grad_fn=<...>)
     """
 
     def __init__(
@@ -251,45 +299,33 @@ class RobustLoss(
 
 
 def _crps(distribution: Robust, y: Array) -> Array:
-    """By Gauss–Legendre sums in sinh⁻¹ x, right to 1e-12."""
+    """By Gauss–Legendre sums in sinh⁻¹ z, right to 1e-12."""
     z, scale = standardised(distribution, y)
     alpha = np.broadcast_to(distribution.alpha.numpy(), z.shape).flatten()
-    shapes, which = np.unique(alpha, return_inverse=True)
-    constant = np.concatenate(
-        [_crps_constant(shapes[block]) for block in row_blocks(len(shapes), _PANELS_OF_HALF_LINE * NODES)]
-    )
-    size = np.abs(z).ravel()
-    crps = constant[which]
+    crps = over_distinct(_crps_constant, alpha, cells=_PANELS_OF_HALF_LINE * NODES)
+    size, weights = torch.from_numpy(np.abs(z).ravel()), torch.as_tensor(gauss_legendre()[1])
     for block in row_blocks(len(size), _PANELS_TO_RESIDUAL * NODES):
-        end = np.minimum(np.arcsinh(size[block]), _end(alpha[block]))
-        x, density, width = _on_panels(alpha[block], end, _PANELS_TO_RESIDUAL)
-        mass = density * width * gauss_legendre()[1]
-        crps[block] += 2 * (size[block] * mass.sum((1, 2)) - (mass * x).sum((1, 2)))
+        shape = torch.from_numpy(alpha[block])
+        x, density, width = _on_panels(shape, torch.minimum(torch.asinh(size[block]), _end(shape)), _PANELS_TO_RESIDUAL)
+        mass = density * width * weights
+        crps[block] += 2 * (size[block] * mass.sum((1, 2)) - (mass * x).sum((1, 2))).numpy()
     return np.asarray(scale * crps.reshape(z.shape))
 
 
 def _crps_constant(alpha: Array) -> Array:
     """2∫(1 - F)²: the tails at the nodes are sums over the panels to their right."""
-    _, weights, upto = gauss_legendre()
-    x, density, width = _on_panels(alpha, _end(alpha), _PANELS_OF_HALF_LINE)
+    shape = torch.from_numpy(alpha)
+    _, weights, upto = (torch.as_tensor(values) for values in gauss_legendre())
+    x, density, width = _on_panels(shape, _end(shape), _PANELS_OF_HALF_LINE)
     mass = (density * width * weights).sum(-1)
-    from_here = np.flip(np.cumsum(np.flip(mass, 1), 1), 1)
+    from_here = mass.flip(1).cumsum(1).flip(1)
     tail = from_here[..., None] - width * (density @ upto.T)
-    return np.asarray(2 * (tail**2 * np.hypot(1, x) * width * weights).sum((1, 2)))
+    return np.asarray(2 * (tail**2 * torch.cosh(torch.asinh(x)) * width * weights).sum((1, 2)).numpy())
 
 
-def _end(alpha: Array) -> Array:
+def _end(alpha: Tensor) -> Tensor:
     """Where the density has fallen by e⁻⁸⁰, or x by e⁴⁰: what lies beyond is lost in rounding."""
-    return np.asarray(np.arcsinh(reach(torch.from_numpy(np.minimum(alpha, 1e8)), 80.0).numpy()))
-
-
-def _on_panels(alpha: Array, end: Array, panels: int) -> tuple[Array, Array, Array]:
-    """Points x = sinh v on panels over v ≤ end, the density in v there, and the width of the panels."""
-    v = end[:, None, None] * (np.arange(panels)[:, None] + gauss_legendre()[0]) / panels
-    x = np.sinh(v)
-    shape = torch.from_numpy(alpha)[:, None, None]
-    log_density = Robust(shape, 0.0, 1.0, validate_args=False).log_prob(torch.from_numpy(x)).numpy()
-    return x, np.exp(log_density) * np.cosh(v), end[:, None, None] / panels
+    return torch.asinh(_reach(alpha.clamp(max=1e8), 80.0))
 
 
 def _weight(z: Array, alpha: float) -> Array:

@@ -20,14 +20,12 @@ from likely._validation import (
     fits,
     may_look,
     promote,
-    reduce,
 )
 from likely.likelihoods._fused import Fused
 from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
-from likely.likelihoods._row_weights import along, as_weight
-from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
+from likely.likelihoods._row_weights import along, as_weight, weighted
 from likely.likelihoods._slot import TEMPERATURE, ParameterLike
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
@@ -59,8 +57,7 @@ def softmax_nll(
 
     Args:
         logits: shape (classes,), (batch, classes) or (batch, classes, …), as in
-            :func:`torch.nn.functional.cross_entropy`. A DTensor may be spread over its class axis (tensor parallel);
-            the loss is then an ordinary tensor, the same in every process.
+            :func:`torch.nn.functional.cross_entropy`.
         target: class numbers in the shape of the logits without the class axis, or probabilities in their shape.
         temperature: positive number, or a tensor that broadcasts to the logits' shape without the class axis.
         weight: one weight per class, shape (classes,); None by default. It is not part of the likelihood: a row of
@@ -93,15 +90,8 @@ def softmax_nll(
     _check_labels(logits, target, ignore_index, validate_args)
     if weight is not None:
         _check_weight(weight, logits)
-    if not isinstance(temperature, Tensor):
-        dtype = torch.promote_types(logits.dtype, torch.float32)
-        temperature = logits.new_full((), temperature, dtype=dtype)
-    if not fits(temperature.shape, outer):
-        raise ValueError(
-            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, one value per row"
-        )
-    spread = is_spread(logits)
-    if not spread and weight is None and _has_kernel(logits, target, temperature):
+    temperature = per_row(temperature, logits, outer)
+    if weight is None and _has_kernel(logits, target, temperature):
         return kernels.softmax_nll(
             logits,
             target.long(),
@@ -110,59 +100,45 @@ def softmax_nll(
             smoothing=label_smoothing,
             reduction=reduction,
         )
-    by_row = _spread if spread else _plain
-    options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "weight": weight}
-    nll = by_row(logits, target, temperature, **options)  # type: ignore[arg-type]
-    return over_labels(nll, target, weight, reduction, ignore_index)
+    nll = _plain(logits, target, temperature, ignore_index, label_smoothing, weight)
+    return weighted(nll, _counted(target, weight, ignore_index), None, reduction)
 
 
-def over_labels(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
-    """Reduce NLLs of rows; a mean is over the labels that count, by their class weights."""
-    if reduction == "mean" and not target.is_floating_point() and target.numel():
-        if weight is None:
-            return nll.sum() / (target != ignore_index).sum().clamp(min=1)
-        total = row_weights(target, weight, ignore_index).to(nll.dtype).sum()
-        return nll.sum() / torch.where(total != 0, total, 1.0)
-    return reduce(nll, reduction)
-
-
-def _spread(
-    logits: Tensor, target: Tensor, temperature: Tensor, *, weight: Tensor | None = None, **options: Any
-) -> Tensor:
-    """The NLL of every row, of logits whose classes are spread over processes."""
-    axis, _ = _axes(logits)
-    temperature = local_part(temperature) if is_spread(temperature) else temperature
-    shards = shards_of("logits", logits, axis)
-    if shards is None:
-        return _plain(local_part(logits), target, temperature, weight=weight, **options)
-    if weight is not None or target.is_floating_point():
+def per_row(temperature: Tensor | float, logits: Tensor, rows: torch.Size) -> Tensor:
+    """The temperature as a tensor that broadcasts to one value per row."""
+    if not isinstance(temperature, Tensor):
+        temperature = logits.new_full((), temperature, dtype=torch.promote_types(logits.dtype, torch.float32))
+    if not fits(temperature.shape, rows):
         raise ValueError(
-            "logits whose classes are spread over processes take class numbers and no class weights: give weights of "
-            "rows as sample_weight, or gather the logits first, logits.full_tensor()"
+            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(rows)}: give one number, or "
+            "one value per token or row"
         )
-    return spread_nll(shards, target.long(), temperature, classes=logits.shape[axis], axis=axis, **options)
+    return temperature
 
 
-def row_weights(target: Tensor, weight: Tensor, ignore_index: int) -> Tensor:
-    """The class weight of every row; zero where its label is ignored."""
+def _counted(target: Tensor, weight: Tensor | None, ignore_index: int) -> Tensor | None:
+    """The weights of rows in the denominator of a mean: those of their classes, zero where the label is ignored."""
+    if target.is_floating_point() or not target.numel():
+        return None
     counted = target != ignore_index
-    return torch.where(counted, weight[torch.where(counted, target, 0).long()], 0.0)
+    return counted if weight is None else torch.where(counted, weight[torch.where(counted, target, 0).long()], 0.0)
 
 
 def _plain(
     logits: Tensor,
     target: Tensor,
     temperature: Tensor,
-    *,
     ignore_index: int,
     label_smoothing: float,
     weight: Tensor | None = None,
 ) -> Tensor:
     """The NLL of every row, differentiable any number of times."""
-    probabilities = {"target": target} if target.is_floating_point() else {}
-    logits, temperature, *_ = promote(logits, temperature=temperature, **probabilities)
+    shared = target.is_floating_point()
+    logits, temperature, *rest = promote(logits, temperature=temperature, **({"target": target} if shared else {}))
+    target = rest[0] if shared else target.long()
     axis, outer = _axes(logits)
-    target = target.to(logits.dtype) if target.is_floating_point() else target.long()
+    counted = target != ignore_index
+    label = None if shared else torch.where(counted, target, 0).unsqueeze(axis)
     ruled_out, temperature = logits.isneginf(), temperature.expand(outer)
     cooled = torch.where(ruled_out, 0.0, logits)
     if not torch.compiler.is_compiling():
@@ -172,32 +148,23 @@ def _plain(
         cooled = torch.maximum(
             cooled - torch.where(ruled_out, lowest, logits.detach()).amax(axis, keepdim=True), lowest
         )
-        if not target.is_floating_point():
-            own = ruled_out.gather(axis, torch.where(target == ignore_index, 0, target).unsqueeze(axis)).squeeze(axis)
-            temperature = torch.where(own, temperature.detach(), temperature)
+        if label is not None:
+            temperature = torch.where(ruled_out.gather(axis, label).squeeze(axis), temperature.detach(), temperature)
     cooled = torch.where(ruled_out, -torch.inf, cooled / temperature.unsqueeze(axis))
-    weight = None if weight is None else weight.to(logits.dtype)
-    if torch.compiler.is_compiling():
-        return _spelled_out(cooled, target, weight, ignore_index, label_smoothing)
-    return F.cross_entropy(
-        cooled, target, weight, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing
-    )
-
-
-def _spelled_out(
-    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, label_smoothing: float
-) -> Tensor:
-    """torch's cross-entropy of every row, of which its ONNX exporter makes a scalar (torch 2.13)."""
-    axis, _ = _axes(logits)
-    log_p = logits.log_softmax(axis)
+    weight = None if weight is None else weight.to(cooled.dtype)
+    if not torch.compiler.is_compiling():
+        how: Any = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": "none"}
+        return F.cross_entropy(cooled, target, weight, **how)
+    # The same by hand: of torch's rows its ONNX exporter makes a scalar (torch 2.13).
+    log_p = cooled.log_softmax(axis)
     if weight is not None:
-        log_p = log_p * weight.reshape(-1, *(1,) * (logits.ndim - axis - 1))
-    if target.is_floating_point():
-        return -(log_p * (target * (1 - label_smoothing) + label_smoothing / logits.shape[axis])).sum(axis)
-    counted = target != ignore_index
-    nll = -log_p.gather(axis, torch.where(counted, target, 0).unsqueeze(axis)).squeeze(axis)
+        log_p = log_p * weight.reshape(-1, *(1,) * (log_p.ndim - axis - 1))
+    each = label_smoothing / log_p.shape[axis]
+    if label is None:
+        return -(log_p * (target * (1 - label_smoothing) + each)).sum(axis)
+    nll = -log_p.gather(axis, label).squeeze(axis)
     if label_smoothing:
-        nll = (1 - label_smoothing) * nll - label_smoothing / logits.shape[axis] * log_p.sum(axis)
+        nll = (1 - label_smoothing) * nll - each * log_p.sum(axis)
     return torch.where(counted, nll, 0.0)
 
 
@@ -355,11 +322,7 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         check_floating("prediction", prediction)
 
     def _counted(self, target: Tensor) -> Tensor | None:
-        if target.is_floating_point():
-            return None
-        if self.weight is not None:
-            return row_weights(target, self.weight, self.ignore_index)
-        return (target != self.ignore_index).float()
+        return _counted(target, self.weight, self.ignore_index)
 
     def _mistake(self, prediction: Tensor) -> str | None:
         axis = _axes(prediction)[0]
@@ -387,9 +350,6 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         most = _MIN_KERNEL_CLASSES if prediction.is_cuda else kernels.MAX_CLASSES
         return prediction.ndim == 2 and prediction.shape[1] <= most and not target.dtype.is_floating_point
 
-    def _job_options(self) -> tuple[Any, ...]:
-        return *super()._job_options(), self.ignore_index, self.label_smoothing
-
     def _job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[kernels.Layout], plain: Callable[..., Tensor]
     ) -> kernels.Job | None:
@@ -403,10 +363,9 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         return {**labels, "reduction": reduction, "validate_args": self.validate_args}
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """The entropy of the labels themselves, smoothing included."""
+        """At the logarithms of the labels themselves, smoothed and weighted."""
         axis, _ = _axes(prediction)
-        classes = prediction.shape[axis]
-        labels = target
+        classes, labels = prediction.shape[axis], target
         if not target.is_floating_point():
             numbers = torch.where(target == self.ignore_index, 0, target).long()
             labels = F.one_hot(numbers, classes).movedim(-1, axis)
@@ -414,9 +373,8 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
         if self.weight is not None:
             labels = labels * self.weight.to(labels.dtype).reshape(-1, *(1,) * (labels.ndim - axis - 1))
-            total = labels.sum(axis)
-            return torch.special.entr(labels).sum(axis) + torch.special.xlogy(total, total)
-        return torch.special.entr(labels).sum(axis)
+        best = labels.clamp(min=torch.finfo(labels.dtype).tiny).log()
+        return self._nll(best, target, {"temperature": 1.0})
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         logits = prediction.movedim(_axes(prediction)[0], -1)

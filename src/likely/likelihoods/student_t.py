@@ -62,7 +62,7 @@ def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value
     return 0.5 * (df + 1) * log1p_square(z * df.rsqrt()) + scale.log() - log_gamma_ratio(0.5 * df, 0.5)
 
 
-class StudentT(td.StudentT, Exact):
+class StudentT(Exact, td.StudentT):
     """Student's t distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact for a large ``df`` too.
 
     Args:
@@ -77,8 +77,6 @@ class StudentT(td.StudentT, Exact):
     >>> d.cdf(torch.tensor(1.0)), d.icdf(torch.tensor(0.975))
     (tensor(0.8045), tensor(3.1824))
     """
-
-    log_prob = Exact.log_prob
 
     def _nll(self, value: Tensor) -> Tensor:
         return student_t_nll(self.loc, value, df=self.df, scale=self.scale, **EACH)

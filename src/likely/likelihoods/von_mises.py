@@ -9,12 +9,11 @@ from scipy import special
 from torch import Tensor
 from torch import distributions as td
 
-from likely._rows.blocks import row_blocks
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, LossOptions
-from likely.likelihoods._numeric import Array
+from likely.likelihoods._numeric import Array, gauss_legendre, over_distinct, root
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
@@ -23,8 +22,7 @@ __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]
 
 _SERIES_FROM = 30.0  # from here on 18 terms of the series of I₀ in 1/κ are exact to rounding
 _SERIES = [math.prod((2 * j - 1) ** 2 / (8 * j) for j in range(1, k + 1)) for k in range(1, 19)]
-_NODES, _WEIGHTS = (0.5 * values for values in np.polynomial.legendre.leggauss(48))
-_NODES = _NODES + 0.5
+_NODES, _WEIGHTS, _ = gauss_legendre(48)
 
 
 @functional_form(constant=math.log(2 * math.pi))
@@ -71,7 +69,7 @@ def _log_scaled_bessel(x: Tensor) -> Tensor:
     return torch.where(large, far, torch.special.i0e(torch.where(large, 1.0, x)).log())
 
 
-class VonMises(td.VonMises, Exact):
+class VonMises(Exact, td.VonMises):
     """The von Mises distribution of torch with ``cdf`` and ``icdf``, and samples centred at its location.
 
     Angles are numbers in (loc - π, loc + π]: quantiles and samples lie there, and the CDF rises from 0 to 1. It is a
@@ -89,8 +87,6 @@ class VonMises(td.VonMises, Exact):
     >>> d.cdf(torch.tensor(1.0)), d.icdf(torch.tensor(0.975))
     (tensor(0.9668), tensor(1.0765))
     """
-
-    log_prob = Exact.log_prob
 
     def _nll(self, value: Tensor) -> Tensor:
         return von_mises_nll(self.loc, value, concentration=self.concentration, **EACH)
@@ -154,21 +150,16 @@ def _cdf(angle: Array, concentration: Array) -> Array:
 
 
 def _quantile(p: Array, concentration: Array) -> Array:
-    """Newton's steps for log Q, the logarithm of the tail, within bounds: Q ≤ ½ e^-κ(1 - cos t) and ½(1 - t/π)."""
+    """Where the logarithm of the tail Q has fallen far enough, within bounds: Q ≤ ½ e^-κ(1 - cos t) and ½(1 - t/π)."""
     tail = np.clip(np.minimum(p, 1 - p), 1e-300, 0.5)
-    low = np.zeros_like(tail)
+
+    def missing(angle: Array, tail: Array, concentration: Array) -> Array:
+        return np.asarray(np.log(tail / _beyond(angle, concentration, 0)))
+
     with np.errstate(all="ignore"):
         high = 2 * np.arcsin(np.minimum(np.sqrt(-0.5 * np.log(2 * tail) / concentration), 1.0))
-        angle = high = np.minimum(high, math.pi * (1 - 2 * tail))
-        for _ in range(100):
-            mass = _beyond(angle, concentration, 0)
-            low, high = np.where(mass > tail, angle, low), np.where(mass > tail, high, angle)
-            slope = np.exp(-2 * concentration * np.sin(0.5 * angle) ** 2) / (2 * math.pi * special.i0e(concentration))
-            step = angle + np.log(mass / tail) * mass / slope
-            before, angle = angle, np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
-            noise = 1e-15 * (angle + mass / slope)  # of rounding; Newton's next step is the square of this one
-            if (np.abs(angle - before) <= 1e-9 * np.minimum(angle, math.pi - angle) + noise).all():
-                break
+        high = np.minimum(high, math.pi * (1 - 2 * tail))
+        angle = root(missing, np.zeros_like(high), high, tail, concentration)
     return np.where(np.minimum(p, 1 - p) > 0, angle, math.pi) * np.sign(p - 0.5)
 
 
@@ -217,9 +208,8 @@ def _crps(distribution: VonMises, y: Array) -> Array:
     turned = np.abs(y - loc - 2 * math.pi * np.round((y - loc) / (2 * math.pi)))
     angle, concentration = np.broadcast_arrays(turned, concentration)
     distance = angle + 2 * _beyond(angle, concentration, 1)
-    values, which = np.unique(concentration.ravel(), return_inverse=True)
-    half = np.concatenate([_half_difference(values[block]) for block in row_blocks(len(values), 48 * 48)])
-    return np.asarray(distance - half[which.ravel()].reshape(angle.shape))
+    half = over_distinct(_half_difference, concentration.ravel(), cells=48 * 48)
+    return np.asarray(distance - half.reshape(angle.shape))
 
 
 def _half_difference(concentration: Array) -> Array:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from likely.metrics._blocks import Sums, exponent_of
 from likely.metrics._input import Array, Judged, check_choice, classified, judged, relative
-from likely.metrics._sums import Sums, exponent_of
 
 
 class Bins(NamedTuple):

@@ -7,6 +7,7 @@ from scipy import special
 
 from likely.metrics._blocks import all_rows
 from likely.metrics._input import Array, Input, as_labels, as_logits, as_weight, check_choice, classified, relative
+from likely.metrics.classification import brier_score
 
 __all__ = ["CalibrationRefinement", "calibration_refinement"]
 
@@ -119,14 +120,9 @@ def _log_probabilities(
 
 
 def _loss(log_prob: Array, labels: Array, weight: Array, loss: str) -> float:
-    rows = np.arange(len(labels))
-    if loss == "nll":
-        values = -log_prob[rows, labels]
-    else:
-        gap = np.exp(log_prob)
-        gap[rows, labels] -= 1
-        values = np.square(gap).sum(1) * (0.5 if gap.shape[1] == 2 else 1)
-    return float(np.dot(values, weight) / weight.sum())
+    if loss == "brier":
+        return float(brier_score(labels, np.exp(log_prob), sample_weight=weight))
+    return float(np.dot(-log_prob[np.arange(len(labels)), labels], weight) / weight.sum())
 
 
 def _cross_fitted(log_prob: Array, labels: Array, weight: Array, cv: int, random_state: int) -> Array:

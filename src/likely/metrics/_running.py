@@ -9,8 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from likely.metrics._blocks import RECIPES, check_divisible, split, sums_of
-from likely.metrics._sums import PER_ROW, Sums, added
+from likely.metrics._blocks import PER_ROW, RECIPES, Sums, added, check_divisible, split, sums_of
 
 __all__ = ["Running"]
 

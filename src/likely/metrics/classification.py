@@ -8,9 +8,8 @@ from scipy import special
 
 from likely._rows.blocks import row_blocks
 from likely.metrics._bins import Bins, bins_of, spreads_of, sums_of_classes, sums_of_top
-from likely.metrics._blocks import by_mean, by_sums
+from likely.metrics._blocks import Recipe, Sums, by_mean, by_sums
 from likely.metrics._input import Array, Input, average, check_choice, classified
-from likely.metrics._sums import Recipe, Sums
 
 __all__ = [
     "BrierDecomposition",

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from likely.calibration import CalibratedClassifier, FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration._methods import METHODS
+from likely.calibration._choice import METHODS
 from pairwise import together
 from scikit_learn_checks import meets_all_checks
 

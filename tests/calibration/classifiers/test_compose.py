@@ -56,7 +56,7 @@ def test_many_logits_are_not_kept(monkeypatch):
     logits, y, features = mixed(400)
     make = lambda: compose(VectorScaling(), FeatureTemperature(), cv=None)  # noqa: E731
     kept = make().fit(logits, y, features).transform(logits, features)
-    monkeypatch.setattr("likely.calibration.classifiers._logits.KEPT_NUMBERS", 0)
+    monkeypatch.setattr("likely.calibration.classifiers._base.KEPT_NUMBERS", 0)
     np.testing.assert_allclose(make().fit(logits, y, features).transform(logits, features), kept, atol=1e-6)
 
 
@@ -171,7 +171,7 @@ def test_auto_averages_what_it_cannot_tell_apart():
 
 def test_some_of_many_rows_choose(monkeypatch):
     logits, y, features = mixed(600)
-    monkeypatch.setattr("likely.calibration.classifiers._logits.KEPT_NUMBERS", 900)
+    monkeypatch.setattr("likely.calibration.classifiers._base.KEPT_NUMBERS", 900)
     few = {"GS": GlobalTemperature(), "VS → LFS": compose(VectorScaling(), FeatureTemperature(), cv=None)}
     auto = AutoCalibrator(few).fit(logits, y, features)
     assert list(auto.members_) == ["VS → LFS"]

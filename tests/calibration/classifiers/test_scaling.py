@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 
 from likely._rows.blocks import Rows
-from likely.calibration.classifiers import _affine
+from likely.calibration.classifiers import _scaling
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import DeepTemperature, GlobalTemperature
 from pairwise import together
@@ -34,14 +34,14 @@ def nll(calibrator, logits, y, features=None):
 @pytest.fixture
 def many(monkeypatch):
     """The path for many parameters, taken by few."""
-    monkeypatch.setattr(_affine, "_DENSE", 0)
+    monkeypatch.setattr(_scaling, "_DENSE", 0)
 
 
 @pytest.mark.parametrize("matrix", [False, True])
 def test_hessian_and_gradient_match_differences(matrix):
     logits, y = biased(40, 3)
     weight = np.random.default_rng(1).random(40)
-    problem = _affine.AffineProblem(Rows(logits), y, weight, 0.7, matrix)
+    problem = _scaling.AffineProblem(Rows(logits), y, weight, 0.7, matrix)
     theta = 0.1 * np.random.default_rng(2).normal(size=problem.size)
     slope = problem.value(theta)[1]
     numeric = optimize.approx_fprime(theta, lambda t: problem.value(t)[0], 1e-6)
@@ -53,18 +53,18 @@ def test_hessian_and_gradient_match_differences(matrix):
 
 def test_evidence_gradient_matches_differences():
     logits, y = biased(200, 3, leak=0.5)
-    problem = _affine.AffineProblem(Rows(logits), y, np.ones(200), 0.7, True)
+    problem = _scaling.AffineProblem(Rows(logits), y, np.ones(200), 0.7, True)
     theta = np.zeros(problem.size)
     hessian, response = problem.hessian(theta), -problem.value(theta)[1]
-    found = _affine._most_evident(hessian, response, problem, problem.first_strengths(6.0))
+    found = _scaling._most_evident(hessian, response, problem, problem.first_strengths(6.0))
     ridge = found[problem.group]
     mean = np.linalg.solve(hessian + np.diag(ridge), response)
     inverse = np.diag(np.linalg.inv(hessian + np.diag(ridge)))
     for g in range(3):
-        if found[g] < _affine._NEVER:
+        if found[g] < _scaling._NEVER:
             own = problem.group == g
             determined = problem.sizes[g] - found[g] * inverse[own].sum()
-            price = _affine.RATE * np.sqrt(problem.sizes[g] / found[g])
+            price = _scaling.RATE * np.sqrt(problem.sizes[g] / found[g])
             assert found[g] * (mean[own] ** 2).sum() == pytest.approx(determined + price, rel=1e-2)
 
 
@@ -111,7 +111,7 @@ def test_each_recovers_what_it_can_express():
 def test_both_solvers_agree(kind, penalty, monkeypatch):
     (logits, y), (fresh, labels) = biased(2000, leak=0.5), biased(2000, seed=7, leak=0.5)
     dense = kind(penalty=penalty).fit(logits, y)
-    monkeypatch.setattr(_affine, "_DENSE", 0)
+    monkeypatch.setattr(_scaling, "_DENSE", 0)
     other = kind(penalty=penalty).fit(logits, y)
     tolerance = 1e-5 if penalty == 5.0 else 2e-3  # the count of determined parameters is approximate there
     assert nll(other, fresh, labels) == pytest.approx(nll(dense, fresh, labels), abs=tolerance)

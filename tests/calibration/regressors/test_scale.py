@@ -13,11 +13,9 @@ from likely._rows.blocks import Rows
 from likely.calibration._choice import AutoScale
 from likely.calibration._compose import ScalePipeline, compose
 from likely.calibration.regressors import _scale
-from likely.calibration.regressors._forecasts import Forecasts
-from likely.calibration.regressors._isotonic import IsotonicScale, leaf_masses, polya_tree
+from likely.calibration.regressors._isotonic import IsotonicScale, Recalibrated, leaf_masses, polya_tree
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
-from likely.calibration.regressors._recalibrated import Recalibrated
-from likely.calibration.regressors._scale import GlobalScale
+from likely.calibration.regressors._scale import Forecasts, GlobalScale
 from likely.distributions import StudentT
 from pairwise import together
 

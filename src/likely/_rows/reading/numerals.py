@@ -18,7 +18,6 @@ GAPS = frozenset(
 EXACT = 2**53  # whole numbers beyond it are rounded as floats
 ISO_DATE = r"\d{4}(?:-\d{2}-\d{2}|/\d{2}/\d{2})(?:[ T]\d{2}:\d{2}.*)?"
 _LOOK = 2000  # values of a column that tell whether it is of words
-_FIRST = 200  # values of a column that tell whether they may be numbers
 MOSTLY = 0.9  # a column is of numbers if so many of its values are; the others are odd cells
 Style = Literal["decimal comma", "thousands", "either"]
 _GROUP = "[.'’ \u00a0\u202f]"
@@ -108,16 +107,7 @@ def read_numerals(frame: pd.DataFrame, delimiter: str, read_raw: Raw) -> list[st
 
 def _style(column: pd.Series[Any]) -> Style | None:
     """How the numbers of a column are written; None if they need no reading, or are none."""
-    if column.dtype.kind not in "OU" and not pd.api.types.is_string_dtype(column.dtype):
-        return None
-    words = column.dropna()
-    words = words[~words.isin(GAPS)]
-    if not len(words) or not all(isinstance(word, str) for word in words.head(_FIRST)):
-        return None
-    first = words.head(_FIRST).str.strip()
-    if not any(first.str.fullmatch(pattern).mean() >= MOSTLY / 2 for pattern in (_COMMA, _POINT)):
-        return None
-    words = words.astype(str).str.strip()
+    words = _words(column) if pd.api.types.is_string_dtype(column.dtype) else column[:0].astype(str)
     if not bool(words.str.contains(r"\d[,'’ \u00a0\u202f]\d|\d\.\d{3}\.\d{3}", regex=True).any()):
         return None
     comma, point = (words.str.fullmatch(pattern).astype(bool) for pattern in (_COMMA, _POINT))
@@ -129,6 +119,12 @@ def _style(column: pd.Series[Any]) -> Style | None:
             return "thousands"
         return "decimal comma" if bool(words.str.fullmatch(_BARE).any()) else "either"
     return "decimal comma" if only_comma >= only_point else "thousands"
+
+
+def _words(column: pd.Series[Any]) -> pd.Series[Any]:
+    """The cells of a column that are no gaps."""
+    words = column.dropna()
+    return words[~words.isin(GAPS)].astype(str).str.strip()
 
 
 def _numbers(column: pd.Series[Any], style: Style) -> Any:
@@ -151,8 +147,7 @@ def _dotted(frame: pd.DataFrame, read_raw: Raw) -> list[str]:
         return []
     raw, mended = read_raw(places), []
     for name in raw.columns:
-        words = raw[name].dropna().str.strip()
-        words = words[~words.isin(GAPS)]
+        words = _words(raw[name])
         if bool(words.str.contains(".", regex=False).any()) and bool(words.str.fullmatch(_DOTTED).all()):
             frame[name] = pd.to_numeric(raw[name].where(~raw[name].isin(GAPS)).str.replace(".", "", regex=False))
             mended.append(name)

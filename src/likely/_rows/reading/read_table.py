@@ -71,7 +71,7 @@ def _from_python(data: Any) -> pd.DataFrame:
         return from_mapping(data)
     array = read_array(data, "the data")
     if array.dtype.names:
-        return pd.DataFrame({name: array[name] for name in array.dtype.names})
+        return pd.DataFrame(array)
     if array.ndim not in (1, 2):
         raise ValueError(f"an array to audit must have the shape (rows, columns), got {array.shape}")
     columns = array.reshape(len(array), -1)
@@ -129,22 +129,21 @@ def _from_arrow(path: Path) -> Table:
 
 def _from_numpy(path: Path) -> Table:
     arrays = _arrays(path)
-    columns: list[tuple[str, Any]] = []
-    labels = arrays.pop("feature_names", None)
-    target = str(arrays.pop("target_name", "y"))
+    labels, target = arrays.pop("feature_names", None), str(arrays.pop("target_name", "y"))
     lengths = Counter(len(array) for array in arrays.values() if array.ndim)
     rows = len(arrays["X"]) if "X" in arrays else lengths.most_common(1)[0][0] if lengths else 0
-    left_out = [name for name, array in arrays.items() if array.ndim not in (1, 2) or len(array) != rows]
+    columns: list[tuple[str, Any]] = []
+    left_out = []
     for name, array in arrays.items():
-        if name in left_out:
-            continue
-        if array.ndim == 1:
+        if array.ndim not in (1, 2) or len(array) != rows:
+            left_out.append(name)
+        elif array.ndim == 1:
             columns.append((target if name == "y" else name, array))
-        elif name == "X" and labels is not None and len(labels) == array.shape[1]:
-            columns += [(str(label), array[:, j]) for j, label in enumerate(labels)]
         else:
-            stem = "x" if name in ("X", "data") else f"{name} "
-            columns += [(f"{stem}{j}", array[:, j]) for j in range(array.shape[1])]
+            stem, width = "x" if name in ("X", "data") else f"{name} ", array.shape[1]
+            named = name == "X" and labels is not None and len(labels) == width
+            names = map(str, labels if named else (f"{stem}{j}" for j in range(width)))  # type: ignore[arg-type]
+            columns += zip(names, array.T, strict=True)
     notes = (f"These arrays have other shapes and are left out: {listed(left_out)}.",) if left_out else ()
     header = read_header(name for name, _ in columns)
     frame = pd.DataFrame({name: array for name, (_, array) in zip(header.names, columns, strict=True)})

@@ -77,8 +77,9 @@ def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     mended: dict[str, Any] = {}
     for name, kind in frame.dtypes.items():
         if isinstance(kind, pd.CategoricalDtype):
-            if any(_mended(level) != level for level in kind.categories):
-                mended[str(name)] = frame[name].cat.rename_categories([_mended(level) for level in kind.categories])
+            renamed = frame[name].cat.rename_categories(_mended)
+            if renamed.dtype != kind:
+                mended[str(name)] = renamed
         elif getattr(kind, "storage", kind.kind) in ("O", "python"):  # Arrow's text is Unicode
             values = frame[name].to_list()
             if any(isinstance(value, str) and readable(value) != value for value in values):

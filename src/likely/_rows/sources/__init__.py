@@ -1,15 +1,23 @@
 """Tables that are larger than memory or on other machines, one file per kind of storage."""
 
-from likely._rows.sources._by_blocks import by_blocks, refuse_blocks
-from likely._rows.sources._files import ENDINGS, is_one_file, names_files
-from likely._rows.sources._kinds import is_source, source_of
-from likely._rows.sources._source import Answer, BoundMethod, Source, drawn
+from likely._rows.sources._arguments import (
+    Split,
+    Spooled,
+    by_blocks,
+    is_source,
+    refuse_blocks,
+    source_of,
+    split_source,
+    spooled,
+)
+from likely._rows.sources._files import is_one_file, names_files
+from likely._rows.sources._source import Answer, Source, drawn
 
 __all__ = [
-    "ENDINGS",
     "Answer",
-    "BoundMethod",
     "Source",
+    "Split",
+    "Spooled",
     "by_blocks",
     "drawn",
     "is_one_file",
@@ -17,4 +25,6 @@ __all__ = [
     "names_files",
     "refuse_blocks",
     "source_of",
+    "split_source",
+    "spooled",
 ]

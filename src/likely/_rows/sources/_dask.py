@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,8 +19,7 @@ from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
 MAX_ADDED = 8  # results that are added up at once, so that no sum waits for all of them
-CALLS_PER_THREAD = 3  # calls under way: one that runs, one that waits, one whose result waits for those before it
-WORKER_TIMEOUT = 10  # how long to wait for a first worker, as joblib does
+MAX_AT_ONCE = 16  # blocks whose results are in memory at once
 
 
 def is_dask(X: Any) -> bool:
@@ -59,21 +59,17 @@ class Dask(Source):
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """See :meth:`Source.each`."""
-        from dask.base import compute as compute_all
-
-        with naming_scheduler(_client()):
-            return iter(compute_all(*self._tasks(compute, *beside)))
+        return _computed(self._tasks(compute, *beside))
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
         """See :meth:`Source.total`; the sums are computed where the blocks are."""
         from dask.delayed import delayed
 
         tasks = self._tasks(compute)
-        add_all = delayed(_Sum(add))
+        add_all = delayed(functools.partial(functools.reduce, add))
         while len(tasks) > 1:
             tasks = [add_all(tasks[start : start + MAX_ADDED]) for start in range(0, len(tasks), MAX_ADDED)]
-        with naming_scheduler(_client()):
-            return tasks[0].compute()
+        return next(_computed(tasks))
 
     def map_rows(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return a Dask array for an array, a Dask series or frame for a frame; nothing is computed yet."""
@@ -116,42 +112,36 @@ class Dask(Source):
         return _blocks(other)
 
 
-def on_cluster(client: Any, call: Callable[..., T], shared: Any, calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
-    """Yield the results of a function on the workers of a cluster, in order, with few calls under way at once."""
-    under_way: deque[Any] = deque()
-    with naming_scheduler(client):
-        # A task's result goes to each worker once. If it is lost with a worker, Dask computes it again, unlike
-        # what is scattered.
-        with warnings.catch_warnings():
-            # Dask advises to scatter what is large.
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            shared = client.submit(_itself, shared, pure=False)
-        at_once = CALLS_PER_THREAD * _threads(client)
-        for arguments in calls:
-            if len(under_way) >= at_once:
-                yield under_way.popleft().result()
-            under_way.append(client.submit(call, shared, *arguments, pure=False))
-        while under_way:
-            yield under_way.popleft().result()
+def _computed(tasks: Iterable[Any]) -> Iterator[Any]:
+    """Yield the results of delayed calls in their order, a few at a time: together they may exceed the memory."""
+    from dask.base import compute as compute_all
+
+    tasks = iter(tasks)
+    while batch := list(islice(tasks, MAX_AT_ONCE)):
+        with _naming_scheduler():
+            results = compute_all(*batch)
+        yield from results
+
+
+def on_workers(client: Any, call: Callable[..., T], shared: Any, calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+    """Yield the results of a function on the workers of a cluster, in order, with a few calls under way at once."""
+    calls = iter(calls)
+    with _naming_scheduler(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # Dask advises to scatter what is large
+        # A task's result goes to each worker once. If it is lost with a worker, Dask computes it again.
+        shared = client.submit(_itself, shared, pure=False)
+        while batch := list(islice(calls, MAX_AT_ONCE)):
+            yield from client.gather([client.submit(call, shared, *arguments, pure=False) for arguments in batch])
 
 
 def _itself(shared: T) -> T:
     return shared
 
 
-def _threads(client: Any) -> int:
-    if not client.nthreads():
-        try:  # a task, for which a cluster that adapts to its work starts a worker
-            client.submit(int, pure=False).result(timeout=WORKER_TIMEOUT)
-        except TimeoutError:
-            where = client.scheduler.address
-            raise TimeoutError(f"the Dask scheduler at {where} had no worker for {WORKER_TIMEOUT} seconds") from None
-    return sum(client.nthreads().values())
-
-
 @contextmanager
-def naming_scheduler(client: Any) -> Iterator[None]:
+def _naming_scheduler() -> Iterator[None]:
     """Turn the errors of a client whose scheduler is gone into one line with the scheduler's address."""
+    client = _client()
     try:
         yield
     except Exception as error:
@@ -175,17 +165,6 @@ def _blocks(X: Any) -> list[Any]:
         X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1)) if X.ndim > 1 else X
         return list(X.to_delayed().ravel())
     return list(X.to_delayed())
-
-
-@dataclass(frozen=True)
-class _Sum:
-    add: Callable[[Any, Any], Any]
-
-    def __call__(self, parts: list[Any]) -> Any:
-        total = parts[0]
-        for part in parts[1:]:
-            total = self.add(total, part)
-        return total
 
 
 @dataclass(frozen=True)

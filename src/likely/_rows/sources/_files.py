@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import joblib
 import numpy as np
 
-from likely._rows.sources._dask import on_cluster
+from likely._rows.sources._dask import on_workers
 from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
@@ -48,17 +48,18 @@ def names_files(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of a file: some of its row groups."""
+    """Rows of a file: some of its row groups, or a batch of a file that can only be read from its beginning."""
 
-    fragment: Any
-    schema: Any
-    names: tuple[str, ...]
     rows: int
+    content: Any
+    how: dict[str, Any] | None = None  # the columns and types to read; None for what is in memory already
 
     def read(self) -> Any:
         """Return a pandas frame."""
-        with _naming(self.fragment.path):
-            table = self.fragment.to_table(schema=self.schema, columns=list(self.names))
+        table = self.content
+        if self.how is not None:
+            with _naming(table.path):
+                table = table.to_table(**self.how)
         return table.to_pandas(date_as_object=False)
 
 
@@ -94,15 +95,14 @@ class Files(Source):
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """See :meth:`Source.each`."""
-        columns = [other for other in self.others if isinstance(other, str)]
         calls = (
-            (piece, self.names, columns, self._arrays(start, piece.rows), block_arrays)
+            (piece, self.names, self._arrays(start, piece.rows), block_arrays)
             for piece, start, *block_arrays in self._pieces(beside)
         )
         # joblib would compute in this process on a cluster with a single thread, and cannot tell a lost scheduler.
         client = getattr(joblib.parallel.get_active_backend()[0], "client", None)
         if client is not None:
-            return on_cluster(client, _apply, compute, calls)
+            return on_workers(client, _apply, compute, calls)
         parallel = joblib.Parallel(prefer="threads", n_jobs=_jobs(), return_as="generator", pre_dispatch="n_jobs + 1")
         return parallel(joblib.delayed(_apply)(compute, *arguments) for arguments in calls)
 
@@ -131,72 +131,51 @@ class Files(Source):
     def _pieces(self, beside: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
         start = 0
         names = [*self.names, *(other for other in self.others if isinstance(other, str))]
-        for number, piece in enumerate(_pieces(self.dataset, self.schema, tuple(names))):
+        for number, piece in enumerate(_pieces(self.dataset, {"schema": self.schema, "columns": names})):
             yield piece, start, *(part[number] for part in beside)
             start += piece.rows
 
 
-def _apply(
-    compute: Callable[..., T], piece: Any, names: list[str], columns: list[str], others: list[Any], arrays: list[Any]
-) -> T:
+def _apply(compute: Callable[..., T], piece: Piece, names: list[str], others: list[Any], arrays: list[Any]) -> T:
     frame = piece.read()
     beside = [frame[other].to_numpy() if isinstance(other, str) else other for other in others]
-    return compute(frame[names] if columns else frame, *beside, *arrays)
+    return compute(frame if len(names) == frame.shape[1] else frame[names], *beside, *arrays)
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Rows that are in memory already, of a file that can only be read from its beginning."""
-
-    batch: Any
-    rows: int
-
-    def read(self) -> Any:
-        return self.batch.to_pandas(date_as_object=False)
-
-
-def _pieces(dataset: Any, schema: Any, names: tuple[str, ...]) -> Iterable[Any]:
-    rows_per_block = max(1, BLOCK_NUMBERS // max(1, len(names)))
+def _pieces(dataset: Any, how: dict[str, Any]) -> Iterable[Piece]:
+    rows_per_block = max(1, BLOCK_NUMBERS // max(1, len(how["columns"])))
     for fragment in dataset.get_fragments():
         if not hasattr(fragment, "row_groups"):
-            batches = fragment.to_batches(schema=schema, columns=list(names), batch_size=rows_per_block)
             with _naming(fragment.path):
-                yield from (_Batch(batch, batch.num_rows) for batch in batches if batch.num_rows)
+                batches = fragment.to_batches(**how, batch_size=rows_per_block)
+                yield from (Piece(batch.num_rows, batch) for batch in batches if batch.num_rows)
             continue
         groups: list[int] = []
         rows = 0
         for group in fragment.row_groups:
             if groups and rows + group.num_rows > rows_per_block:
-                yield Piece(fragment.subset(row_group_ids=groups), schema, names, rows)
+                yield Piece(rows, fragment.subset(row_group_ids=groups), how)
                 groups, rows = [], 0
             groups, rows = [*groups, group.id], rows + group.num_rows
         if rows:
-            yield Piece(fragment.subset(row_group_ids=groups), schema, names, rows)
+            yield Piece(rows, fragment.subset(row_group_ids=groups), how)
 
 
 def _dataset(paths: list[Any]) -> Any:
     try:
-        from pyarrow import dataset, fs
+        from pyarrow import dataset
     except ImportError:
         raise ImportError("tables in files are read by pyarrow: pip install 'likely[arrow,data]'") from None
-    urls = [str(path) for path in paths if "://" in str(path)]
-    if urls:
-        filesystem, files = _remote(urls)
-    else:
-        filesystem, files = fs.LocalFileSystem(), [file for path in paths for file in _local(Path(path))]
-    kinds = {_kind(path) for path in files}
+    found = [_found(os.fspath(path)) for path in paths]
+    files = [file for _, some in found for file in some]
+    kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(sorted(kinds))}: name those of one kind")
     # Folders such as year=2024 are a column, as to pandas and Dask; those above the folder that is named are not.
-    folder = os.fspath(paths[0]) if len(paths) == 1 and not urls and os.path.isdir(paths[0]) else None
-    parts = {} if folder is None else {"partitioning": "hive", "partition_base_dir": folder}
+    is_folder = len(paths) == 1 and os.path.isdir(paths[0])
+    parts = {"partitioning": "hive", "partition_base_dir": os.path.abspath(paths[0])} if is_folder else {}
     with _naming(files[0]):  # the other files must have its columns
-        return dataset.dataset(
-            files[0] if len(files) == 1 and folder is None else files,
-            format=_format(kinds.pop()),
-            filesystem=filesystem,
-            **parts,
-        )
+        return dataset.dataset(files, format=_format(kinds.pop()), filesystem=found[0][0], **parts)
 
 
 def _format(kind: str) -> Any:
@@ -224,33 +203,21 @@ def _kind(path: str) -> str:
     return kind
 
 
-def _local(path: Path) -> list[str]:
-    """Return the files of a path or a glob, in the order of their names."""
-    if path.is_dir():
-        files = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
-        if not files:
-            raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(ENDINGS)}")
-        return files
-    files = [str(path)] if path.exists() else sorted(glob.glob(str(path), recursive=True))
+def _found(path: str) -> tuple[Any, list[str]]:
+    """Return the file system of a path, glob or URL, and its files in the order of their names."""
+    import fsspec  # torch needs it, but does not load it
+
+    system, root = fsspec.core.url_to_fs(path)
+    entries = [root] if system.exists(root) else sorted(system.glob(root))
+    files: list[str] = []
+    for entry in entries:
+        inside = sorted(system.find(entry)) if system.isdir(entry) else [entry]
+        files += [file for file in inside if inside == [entry] or Path(file).suffix.lower() in ENDINGS]
+    if not files and entries:
+        raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(ENDINGS)}")
     if not files:
         raise FileNotFoundError(f"{path} does not exist")
-    return [file for entry in files for file in (_local(Path(entry)) if os.path.isdir(entry) else [entry])]
-
-
-def _remote(urls: list[str]) -> tuple[Any, list[str]]:
-    try:
-        import fsspec
-    except ImportError:
-        raise ImportError("tables behind a URL are read by fsspec: pip install fsspec") from None
-    files: list[str] = []
-    for url in urls:
-        filesystem, path = fsspec.core.url_to_fs(url)
-        matches = [path] if filesystem.isfile(path) else filesystem.glob(path)
-        matches = matches if matches != [path] or filesystem.isfile(path) else filesystem.find(path)
-        files += sorted(file for file in matches if Path(file).suffix.lower() in ENDINGS)
-    if not files:
-        raise FileNotFoundError(f"{urls[0]} does not exist")
-    return filesystem, files
+    return system, files
 
 
 def _schema(dataset: Any) -> Any:
@@ -261,34 +228,29 @@ def _schema(dataset: Any) -> Any:
         with _naming(fragment.path):
             physical = fragment.physical_schema
         first = first or (physical, fragment.path)
-        if physical.equals(first[0]):
-            continue
-        fields, first_fields = ({field.name: field for field in of_file} for of_file in (physical, first[0]))
-        for name in [*first_fields, *fields]:
-            here, there = fields.get(name), first_fields.get(name)
-            if here is None or there is None or not (here.type == there.type or _common(here, there)):
+        for name in [] if physical.equals(first[0]) else dict.fromkeys([*first[0].names, *physical.names]):
+            here, there = (of_file.field(name) if name in of_file.names else None for of_file in (physical, first[0]))
+            if not _common(here, there):
                 kind_here, kind_there = ("not there" if field is None else field.type for field in (here, there))
                 difference = f"{name!r} is {kind_here}, and {kind_there} in {first[1]}"
                 raise ValueError(f"{fragment.path} has other columns: {difference}")
             # A dataset may have been given a schema of its own, without this column or with another kind of it.
-            common = _common(here, schema.field(name)) if here.type != there.type and name in schema.names else None
+            common = _common(here, schema.field(name)) if name in schema.names else None
             if common:
                 schema = schema.set(schema.get_field_index(name), common)
     return schema
 
 
 def _common(one: Any, other: Any) -> Any:
-    """Return the field of numbers that holds those of two; None where they are not both of numbers."""
+    """Return the field whose type holds the values of two; None where there is none."""
     import pyarrow as pa
 
-    def is_number(kind: Any) -> bool:
-        return pa.types.is_integer(kind) or pa.types.is_floating(kind)
-
-    if pa.types.is_null(one.type) or pa.types.is_null(other.type):  # there are gaps only
-        return other if pa.types.is_null(one.type) else one
-    if not (is_number(one.type) and is_number(other.type)):
+    if one is None or other is None:
         return None
-    return pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive").field(0)
+    try:
+        return pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive").field(0)
+    except pa.ArrowTypeError:
+        return None
 
 
 _UNSET = joblib.parallel.get_active_backend()[1]  # None, and 1 before joblib 1.6

@@ -91,13 +91,11 @@ class Source(ABC):
 
     def sample(self, stride: int) -> tuple[Any, ...]:
         """Return one of every ``stride`` rows, by :func:`drawn`, in memory: the table and its further arguments."""
-        if stride == 1:
-            return self.every(1)
-        return self._joined(functools.partial(_sampled, stride=stride))
+        return self._joined(functools.partial(_picked, drawn, stride))
 
     def every(self, stride: int) -> tuple[Any, ...]:
         """Return every ``stride``-th row, in memory: of the table and its further arguments."""
-        return self._joined(functools.partial(thinned, stride=stride))
+        return self._joined(functools.partial(_picked, _regular, stride))
 
     def _joined(self, compute: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
         parts = self.each(compute, self.starts)
@@ -117,12 +115,16 @@ def _width(block: Any, *_: Any) -> int:
     return int(block.shape[1])
 
 
-def thinned(*blocks: Any, stride: int) -> tuple[Any, ...]:
-    """Return every ``stride``-th row of some arrays; the last argument is the number of their first row."""
+def _picked(choose: Callable[..., NDArray[np.int64]], stride: int, *blocks: Any) -> tuple[Any, ...]:
+    """Return the chosen rows of some arrays; the last argument is the number of their first row."""
     *parts, start = blocks
-    rows = slice(-start % stride, None, stride)
-    # Copied, because a view would keep the whole block in memory.
-    return tuple((part.iloc[rows] if hasattr(part, "iloc") else part[rows]).copy() for part in parts)
+    rows = choose(start, len(parts[0]), stride)
+    # By an index, because a view would keep the whole block in memory.
+    return tuple(part.iloc[rows] if hasattr(part, "iloc") else part[rows] for part in parts)
+
+
+def _regular(start: int, rows: int, stride: int) -> NDArray[np.int64]:
+    return np.arange(-start % stride, rows, stride)
 
 
 def drawn(start: int, rows: int, stride: int) -> NDArray[np.int64]:
@@ -139,12 +141,6 @@ def drawn(start: int, rows: int, stride: int) -> NDArray[np.int64]:
     place = (mixed >> np.uint64(32)) % np.uint64(stride)
     rows_drawn = (group * np.uint64(stride) + place).astype(np.int64) - start
     return rows_drawn[(rows_drawn >= 0) & (rows_drawn < rows)]
-
-
-def _sampled(*blocks: Any, stride: int) -> tuple[Any, ...]:
-    *parts, start = blocks
-    rows = drawn(start, len(parts[0]), stride)
-    return tuple(part.iloc[rows] if hasattr(part, "iloc") else part[rows] for part in parts)
 
 
 def joined(parts: Sequence[Any]) -> Any:

@@ -26,14 +26,21 @@ def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | 
         reasons[row].append(Reason(_LONG, "too long", text, 1.0))
     if not reasons:
         return None
-    suspicious = np.zeros(rows, bool)
-    suspicious[list(reasons)] = True
-    groups = _groups([first for first, *_ in reasons.values()])
+    suspicious = np.isin(np.arange(rows), list(reasons))
+    words: dict[str, Counter[str]] = defaultdict(Counter)
+    for first, *_ in reasons.values():
+        words[first.what][first.value] += 1
+    frequent = {what: counts.most_common(_WORDS) for what, counts in words.items()}
 
     def explain(top: Index) -> Iterator[Explained]:
         for row in top.tolist():
             first = reasons[row][0]
-            yield Explained(_headline(first), reasons[row], far=_UNREAD, group=groups[first.what, first.value])
+            headline = f"{first.what} is {first.value!r}: {first.expected}"
+            same = any(word == first.value and times > 1 for word, times in frequent[first.what])
+            group = headline if same else f"{first.what} is {first.expected}"
+            if first.what == _LONG:
+                headline, group = first.expected, "more fields than the header"
+            yield Explained(headline, reasons[row], far=_UNREAD, group=group)
 
     return Finding(
         "cells",
@@ -42,21 +49,3 @@ def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | 
         numbers={"rows": len(reasons), "cells": len(columns.odd), "ragged": len(ragged)},
         **worst_first("cells", suspicious.astype(np.float64), suspicious, explain, most=None),
     )
-
-
-def _headline(reason: Reason) -> str:
-    return reason.expected if reason.what == _LONG else f"{reason.what} is {reason.value!r}: {reason.expected}"
-
-
-def _groups(reasons: list[Reason]) -> dict[tuple[str, str], str]:
-    """What the rows with each value share: the same word, if it is one of the frequent ones, else the column."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for reason in reasons:
-        counts[reason.what][reason.value] += 1
-    groups = {}
-    for reason in reasons:
-        frequent = counts[reason.what].most_common(_WORDS)
-        same = any(word == reason.value and times > 1 for word, times in frequent)
-        shared = _headline(reason) if same else f"{reason.what} is {reason.expected}"
-        groups[reason.what, reason.value] = "more fields than the header" if reason.what == _LONG else shared
-    return groups

@@ -16,9 +16,9 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from likely._page import Table as Shown
 from likely._rows.reading.table import Table, listed
 from likely._typing import Mask, Places
+from likely.auditing.checks.copies import ORDINARY
 from likely.auditing.checks.holm import SURE, holm
 from likely.auditing.columns.kinds import MODELLED, Columns, design, read_columns
-from likely.auditing.copies.twins import ORDINARY
 from likely.auditing.results.finding import Finding, number
 
 MAX_ROWS = 10_000  # of each table that trees and tests look at

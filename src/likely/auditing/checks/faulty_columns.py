@@ -3,80 +3,113 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from likely._page import Table
-from likely._rows.reading.table import listed
-from likely.auditing.checks.codes import codes
-from likely.auditing.checks.spelling import spellings, written
-from likely.auditing.checks.twin_columns import twin_columns
-from likely.auditing.columns.kinds import Columns
-from likely.auditing.results.finding import Finding
+from likely._rows.reading.table import counted, listed
+from likely._typing import Array
+from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
+from likely.auditing.results.finding import Finding, number
 
+_SHOWN = 60
+_WORDS = {  # for each fault, in the table of the page, and after the name of one column, or of several
+    "constant": ("the same value in every row", "is constant", "are constant"),
+    "empty": ("empty", "is empty", "are empty"),
+    "identifier": (
+        "a different value in every row",
+        "has a different value in every row",
+        "have a different value in every row",
+    ),
+    "twin": ("repeats another column", "repeats another column", "repeat other columns"),
+    "code": (
+        "a number that may be a code",
+        "holds a number that may stand for a missing value",
+        "hold numbers that may stand for missing values",
+    ),
+    "spelling": (
+        "one level spelled in several ways",
+        "has levels spelled in several ways",
+        "have levels spelled in several ways",
+    ),
+    "written": ("numbers or dates as text", "holds numbers or dates as text", "hold numbers or dates as text"),
+}
+# Names of rows.
 _NAMED = re.compile(r"(?i)(^|[_\s.-])(id|uuid|guid|key|index|idx)($|[_\s.-])|(?<=[a-z])(ID|Id)$")
 _DENSE = 1.5  # times as many numbers as rows in the range of numbers that count rows
 _FEWEST = 20  # rows from which distinct whole numbers look like names of rows
-_SHOWN = 60
 _SAMPLE = 10_000
-_WORDS = {
-    "constant": "the same value in every row",
-    "empty": "empty",
-    "identifier": "a different value in every row",
-    "twin": "repeats another column",
-    "code": "a number that may be a code",
-    "spelling": "one level spelled in several ways",
-    "written": "numbers or dates as text",
+# Columns that repeat another.
+_TWIN_ROWS = 1_000  # by which columns that may be equal are picked
+_DIGITS = 5  # of standardised numbers, by which columns that may be equal are picked
+_EQUAL = 1e-6  # deviations by which columns that are equal up to a unit may differ
+_LEVELS = 50  # distinct values, at most, of a column whose values may be names
+_REPEATED = 5  # rows per such value, at least on average: where all differ, any two columns agree
+_SHARED = 10  # rows, at least, that two columns must share
+# Numbers that stand for something else.
+_NINES = [sign * (10.0**digits - 1) for digits in range(2, 10) for sign in (-1, 1)]
+_EIGHTS = [sign * eights for eights in (88.0, 888.0, 8888.0) for sign in (-1, 1)]
+_CODES = frozenset([*_NINES, *_EIGHTS, -9.0, -1.0, 0.0, *(s * 2.0**31 for s in (-1, 1)), 2.0**31 - 1])
+_SMALL = frozenset({-1.0, 0.0})  # that are values more often than codes
+_DAYS = {-25567.0: "1900-01-01", 0.0: "1970-01-01", -719162.0: "0001-01-01", 2932896.0: "9999-12-31"}
+_DISTINCT = 10  # other values, at least: in fewer, nothing is isolated
+_TIMES = 3  # rows, at least, with the code
+_MANY = 0.3  # of the rows: zeros in more are part of how the column is made
+_NEXT = 10  # of the other values, nearest to the code, that tell how far apart they usually are
+_APART = 5.0  # times as far from the others as these are from each other
+# Numbers and dates as text.
+_LOOK = 5_000  # distinct values that tell how they are written
+_MOSTLY = 0.9  # of the values must be of a form for it to be the column's
+_NUMBERS = 6  # numbers, at least, that differ: fewer are levels with a number in their name
+_AFFIX = r"[^\d\s.,+<>=\[\]()_:/-]{0,6}"  # a currency, a unit or a percent sign
+_NUMERAL = re.compile(rf"\s*({_AFFIX})\s*[+-]?\d[\d\s.,'’]*(?:e[+-]?\d+)?\s*({_AFFIX})\s*", re.IGNORECASE)
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_FORMS = {
+    "2024-03-31": r"\d{4}-\d{1,2}-\d{1,2}([ T].*)?",
+    "31/03/2024": r"\d{1,2}/\d{1,2}/(?:\d{4}|\d{2})( .*)?",
+    "31.03.2024": r"\d{1,2}\.\d{1,2}\.(?:\d{4}|\d{2})( .*)?",
+    "31-03-2024": r"\d{1,2}-\d{1,2}-\d{4}( .*)?",
+    "2024/03/31": r"\d{4}/\d{1,2}/\d{1,2}( .*)?",
+    "31 March 2024": rf"\d{{1,2}}[ -]{_MONTH}[ -,]*\d{{2,4}}( .*)?",
+    "March 31, 2024": rf"{_MONTH} \d{{1,2}},? \d{{4}}( .*)?",
 }
+Faults = Iterator[tuple[str, str]]  # names of columns, each with what is wrong
 
 
 def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) -> Finding:
     """Report columns that are constant, empty, repeated or like an identifier, and values that stand for others."""
-    leave_out = {target} if target else set()
-    faults: dict[str, list[tuple[str, str]]] = {kind: [] for kind in _WORDS}
-    for kind in ("constant", "empty"):
-        faults[kind] = [(name, _WORDS[kind]) for name in columns.named(kind) if name != target]
-    faults["identifier"] = [(name, _WORDS["identifier"]) for name in identifiers(columns) if name != target]
-    faults["twin"] = [(twin.second, twin.how) for twin in twin_columns(columns, leave_out)]
-    faults["code"] = [(code.column, code.sentence) for code in codes(columns, leave_out)]
-    faults["spelling"] = [(name, why) for name, reasons in spellings(columns).items() for why in reasons[:3]]
-    faults["written"] = [(name, why) for name, why in written(frame, columns).items() if name != target]
-    lines = [
-        (name, _WORDS[kind], why if why != _WORDS[kind] else "")
-        for kind, reasons in faults.items()
-        for name, why in reasons
-    ]
+    others = Columns({name: kind for name, kind in columns.kinds.items() if name != target}, columns.typed, ())
+    found: dict[str, Faults] = {
+        "constant": ((name, "") for name in others.named("constant")),
+        "empty": ((name, "") for name in others.named("empty")),
+        "identifier": ((name, "") for name in identifiers(others)),
+        "twin": twin_columns(others),
+        "code": codes(others),
+        "spelling": spellings(columns),
+        "written": written(frame, others),
+    }
+    lines, parts, numbers = [], [], {}
+    for kind, faults in found.items():
+        words, one, several = _WORDS[kind]
+        reasons = list(faults)
+        lines += [(name, words, why) for name, why in reasons]
+        numbers[kind] = [{"column": name, "why": why or words} for name, why in reasons]
+        if names := list(dict.fromkeys(name for name, _ in reasons)):
+            parts.append(f"{listed(names, last=' and ')} {one if len(names) == 1 else several}.")
     table = pd.DataFrame(lines[:_SHOWN], columns=["column", "what", "more"]).set_index("column")
-    parts = [_part(kind, [name for name, _ in reasons]) for kind, reasons in faults.items() if reasons]
+    nothing = "No column is constant, repeats another, names the rows, or holds codes or numbers as text."
     return Finding(
         "columns",
         "Columns to look at",
-        " ".join(parts)
-        if parts
-        else "No column is constant, repeats another, names the rows, or holds codes or numbers as text.",
-        numbers={kind: [{"column": name, "why": why} for name, why in reasons] for kind, reasons in faults.items()},
+        " ".join(parts) or nothing,
+        numbers=numbers,
         tables=(Table(table, "Columns to look at, and why."),) if lines else (),
     )
-
-
-def _part(kind: str, names: list[str]) -> str:
-    """A sentence about the columns of one kind."""
-    names = list(dict.fromkeys(names))
-    single = len(names) == 1
-    verbs = {
-        "constant": "is constant" if single else "are constant",
-        "empty": "is empty" if single else "are empty",
-        "identifier": "has a different value in every row" if single else "have a different value in every row",
-        "twin": "repeats another column" if single else "repeat other columns",
-        "code": "holds a number that may stand for a missing value"
-        if single
-        else "hold numbers that may stand for missing values",
-        "spelling": "has levels spelled in several ways" if single else "have levels spelled in several ways",
-        "written": "holds numbers or dates as text" if single else "hold numbers or dates as text",
-    }
-    return f"{listed(names, last=' and ')} {verbs[kind]}."
 
 
 def identifiers(columns: Columns) -> Iterator[str]:
@@ -87,14 +120,183 @@ def identifiers(columns: Columns) -> Iterator[str]:
     >>> list(identifiers(read_columns(pd.DataFrame({"customer": ids, "income": ids**2, "userID": ids * 37}))))
     ['customer', 'userID']
     """
-    for name, kind in columns.kinds.items():
-        if kind == "identifier":
+    for name in columns.named("identifier", "number"):
+        column = columns.typed[name]
+        if columns.kinds[name] == "identifier":
             yield name
-        elif kind == "number" and len(columns.typed) >= _FEWEST:
-            column = columns.typed[name]
-            some = column.iloc[:_SAMPLE].to_numpy(np.float64)
-            if not ((some == np.round(some)).all() and len(np.unique(some)) == len(some)):
-                continue
+        elif (
+            len(column) >= _FEWEST and column.iloc[:_SAMPLE].is_unique and bool((column.iloc[:_SAMPLE] % 1 == 0).all())
+        ):
             dense = float(column.max() - column.min()) <= _DENSE * len(column)
             if (dense or _NAMED.search(str(name))) and column.is_unique:
                 yield name
+
+
+def twin_columns(columns: Columns) -> Faults:
+    """Find columns that say what an earlier one does: equal, or up to a unit, or up to the names of their levels.
+
+    >>> from likely.auditing.columns.kinds import read_columns
+    >>> x = np.random.default_rng(0).normal(size=50)
+    >>> up = np.where(x > 0, "yes", "no")
+    >>> table = pd.DataFrame({"cm": x, "inch": x / 2.54, "up": up, "sign": np.sign(x)})
+    >>> [how for _, how in twin_columns(read_columns(table))]
+    ['inch = 0.3937 × cm', 'sign is up under other names']
+    """
+    rows = np.sort(np.random.RandomState(0).permutation(len(columns.typed))[:_TWIN_ROWS])
+    groups: dict[bytes, list[str]] = defaultdict(list)
+    for name in columns.named(*MODELLED):
+        column = columns.typed[name]
+        for key in _likenesses(column.iloc[rows]):
+            same = (_same(columns.typed[other], column) for other in groups[key])
+            if how := next(filter(None, same), ""):
+                yield name, how
+                break
+            groups[key].append(name)
+
+
+def _likenesses(column: pd.Series[Any]) -> Iterator[bytes]:
+    """What two columns have in common if they are equal up to a unit, or up to names."""
+    sample, levels = as_numbers(column)
+    present = ~np.isnan(sample)
+    values = sample[present]
+    if len(values) < _SHARED:
+        return
+    deviation = float(values.std())
+    if levels is None and 0 < deviation < np.inf:
+        z = (values - values.mean()) / deviation
+        z *= np.sign(z[np.argmax(np.abs(z) > 0.1)])
+        yield b"unit" + present.tobytes() + (np.round(z, _DIGITS) + 0.0).tobytes()
+    codes, distinct = pd.factorize(sample)
+    if 1 < len(distinct) <= min(_LEVELS, len(values) // _REPEATED):
+        yield b"name" + codes.tobytes()
+
+
+def _same(first: pd.Series[Any], second: pd.Series[Any]) -> str:
+    """How the second of two columns is made of the first, in all rows; nothing if it is not."""
+    numeric = [pd.api.types.is_numeric_dtype(column.dtype) for column in (first, second)]
+    if not np.array_equal(first.isna(), second.isna()):
+        return ""
+    if numeric[0] == numeric[1] and np.array_equal(first.dropna(), second.dropna()):
+        return f"{second.name} equals {first.name}"
+    if all(numeric):
+        x, y = (column.dropna().to_numpy(np.float64) for column in (first, second))
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope = float(np.dot(x - x.mean(), y - y.mean()) / np.dot(x - x.mean(), x - x.mean()))
+            shift, deviation = float(y.mean() - slope * x.mean()), float(y.std())
+            if np.isfinite(slope) and np.abs(y - shift - slope * x).max() <= _EQUAL * deviation:
+                times = "" if abs(slope - 1) < 1e-9 else "−" if abs(slope + 1) < 1e-9 else f"{number(slope)} × "
+                plus = f" {'−' if shift < 0 else '+'} {number(abs(shift))}" if abs(shift) >= 1e-6 * deviation else ""
+                return f"{second.name} = {times}{first.name}{plus}"
+    codes = [pd.factorize(column)[0] for column in (first, second)]
+    if not np.array_equal(*codes) or codes[0].max() >= _LEVELS:
+        return ""
+    if any(numeric) and codes[0].max() > 1:
+        return f"{second.name} and {first.name} determine each other, one to one"
+    return f"{second.name} is {first.name} under other names"
+
+
+def codes(columns: Columns) -> Faults:
+    """Find numbers that look like codes for gaps: usual ones, repeated, at an end of the column, and isolated.
+
+    >>> from likely.auditing.columns.kinds import read_columns
+    >>> age = np.random.default_rng(0).integers(18, 80, 200)
+    >>> age[:9] = -999
+    >>> [why for _, why in codes(read_columns(pd.DataFrame({"age": age})))]
+    ['-999 in 9 rows, the others are 18 to 79: it may stand for a missing value']
+    """
+    for name in columns.named("number", "date"):
+        values = columns.typed[name].dropna().to_numpy(np.float64)
+        dates = columns.kinds[name] == "date"
+        for end in sorted({values.min(), values.max()} & (_DAYS.keys() if dates else _CODES)):
+            others = values[values != end]
+            times = len(values) - len(others)
+            if times < _TIMES or not (dates or _isolated(end, others, times / len(values))):
+                continue
+            rest = "" if dates else f", the others are {number(others.min())} to {number(others.max())}"
+            shown = _DAYS[end] if dates else number(end)
+            yield name, f"{shown} in {counted(times, 'row')}{rest}: it may stand for a missing value"
+            values = others
+
+
+def _isolated(code: float, others: Array, share: float) -> bool:
+    """Whether a number at the end of a column lies further from the other values than these lie apart."""
+    distinct = np.unique(others)
+    if len(distinct) < _DISTINCT or (code == 0 and share > _MANY):
+        return False
+    near = distinct[-_NEXT:] if code > distinct[-1] else distinct[:_NEXT]
+    gap = float(np.abs(near - code).min())
+    usual = _APART * float(near[-1] - near[0]) / (len(near) - 1)
+    if code not in _SMALL:
+        return gap > max(usual, 0.5 * float(distinct[-1] - distinct[0]))
+    # A value like others, unless nothing is near it, or the others are many whole numbers from zero on.
+    middle = float(np.subtract(*np.quantile(others, [0.75, 0.25])))
+    counts = distinct[0] >= 0 and len(distinct) > 20 and bool((distinct % 1 == 0).all())
+    return bool(distinct[0] > 0 and gap > max(usual, 0.5 * middle)) or (code == -1 and counts)
+
+
+def plain(word: str) -> str:
+    """A word without what people vary without meaning it: case, stray spaces, width and accents of composition.
+
+    >>> plain(" New  York") == plain("new york"), plain("a-b") == plain("a b")
+    (True, False)
+    """
+    return " ".join(unicodedata.normalize("NFKC", word).casefold().split())
+
+
+def spellings(columns: Columns) -> Faults:
+    """Find levels of categories that differ in case or spaces only, three at most of a column.
+
+    >>> from likely.auditing.columns.kinds import read_columns
+    >>> list(spellings(read_columns(pd.DataFrame({"state": ["NY"] * 5 + ["ny "] + ["LA"] * 3}))))
+    [('state', '“NY” (5 rows) is also written “ny ” (1)')]
+    """
+    for name in columns.named("category"):
+        counts = columns.typed[name].value_counts()
+        forms: dict[str, list[str]] = defaultdict(list)
+        for level in counts.index:
+            forms[plain(level)].append(level)
+        for first, *others in [variants for variants in forms.values() if len(variants) > 1][:3]:
+            shown = listed([f"“{other}” ({counts[other]:,})" for other in others], most=3, last=" and ")
+            yield name, f"“{first}” ({counts[first]:,} rows) is also written {shown}"
+
+
+def written(frame: pd.DataFrame, columns: Columns) -> Faults:
+    """Find columns of words that are numbers or dates written as text.
+
+    >>> from likely.auditing.columns.kinds import read_columns
+    >>> fees = ["$1,200", "$80", "$95.50", "$7", "$8", "$9"]
+    >>> table = pd.DataFrame({"fee": fees * 2, "day": ["2021-03-04", "4/3/2021"] * 6})
+    >>> dict(written(table, read_columns(table)))["fee"]
+    'numbers as text, such as “$1,200”'
+    >>> dict(written(table, read_columns(table)))["day"]
+    'dates in 2 formats: like 2024-03-31 (50%), like 31/03/2024 (50%)'
+    """
+    for name in columns.named("number", "category", "text", "identifier"):
+        column = columns.typed[name]
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            if form := _form([str(word).strip() for word in column.dropna().unique()[:_LOOK]]):
+                yield name, form
+        elif columns.kinds[name] == "number" and not pd.api.types.is_numeric_dtype(frame[name].dtype):
+            yield name, "numbers stored as text"
+
+
+def _form(words: list[str]) -> str:
+    """How numbers or dates are written in a column of words; nothing if it holds neither."""
+    if len(words) < 2:
+        return ""
+    forms = [form for word in words for form, pattern in _FORMS.items() if re.fullmatch(pattern, word, re.IGNORECASE)]
+    if len(forms) >= _MOSTLY * len(words):
+        shares = pd.Series(forms).value_counts(normalize=True)
+        if len(shares) == 1:
+            return f"dates as text, such as “{words[0]}”"
+        return f"dates in {len(shares)} formats: " + listed(
+            [f"like {form} ({share:.0%})" for form, share in shares.items()]
+        )
+    matches = [match.groups() for word in words if (match := _NUMERAL.fullmatch(word))]
+    affixes = set(matches)
+    # "room 12" and "A7" are names: a unit is the same, or one of a few, in all rows.
+    named = len(affixes) > 4 or any(before.isalpha() for before, _ in affixes)
+    if named or len(words) < _NUMBERS or len(matches) < _MOSTLY * len(words) or not any(map(any, affixes)):
+        return ""
+    units = f" in {len(affixes)} units" if len(affixes) > 1 else ""
+    return f"numbers as text{units}, such as “{words[0]}”"

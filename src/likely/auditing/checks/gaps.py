@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.stats import chi2_contingency, fisher_exact, mannwhitneyu
 
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
-from likely._typing import Mask
+from likely._typing import Array, Mask
 from likely.auditing.checks.holm import SURE, holm
 from likely.auditing.columns.kinds import Columns, ranked
 from likely.auditing.results.finding import Finding, number, percent
@@ -24,15 +25,14 @@ _SHOWN = 20
 class Dependence(NamedTuple):
     """What gaps of one column have to do with the target.
 
-    ``with_gap`` and ``without`` are the share of one class, or the target's median, in rows with a gap and in the
-    others; ``error`` is the standard error of the first. ``what`` says which of these it is.
+    ``where_missing`` and ``elsewhere`` are the share of one class, or the target's median, in rows with a gap and in
+    the others; ``compared`` says which of these it is.
     """
 
-    p_value: float
-    what: str
-    with_gap: str
-    without: str
-    error: float
+    p_value: float = np.nan
+    compared: str = ""
+    where_missing: str = ""
+    elsewhere: str = ""
 
 
 def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
@@ -41,75 +41,65 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
     The test is a χ² test of gap by class (Fisher's for two by two), or a rank-sum test of the target between rows with
     and without a gap; p-values are corrected for the number of columns (Holm).
     """
-    missing = columns.typed.isna()
-    share = missing.mean()
-    names = [name for name in share.index[share > 0] if name != target and columns.kinds[name] not in ("empty", "name")]
-    empty_rows = np.flatnonzero(missing[[name for name in missing.columns if name != target]].all(axis=1).to_numpy())
-    if not names and not len(empty_rows):
+    missing = columns.typed.drop(columns=[target] if target else []).isna()
+    empty_rows = np.flatnonzero(missing.all(axis=1))
+    share = missing.mean().drop(columns.named("empty", "name"), errors="ignore")
+    share = share[share > 0].rename_axis("column")
+    if share.empty and not len(empty_rows):
         return None
-    tests: dict[str, Dependence | None] = dict.fromkeys(names)
+    tests = [Dependence()] * len(share)
     if target is not None and task != "none":
-        known = columns.typed[target].notna().to_numpy()
+        known = columns.typed[target].notna()
         y = columns.typed[target][known]
-        tests = {name: depends(missing[name].to_numpy()[known], y, classes=task == "classification") for name in names}
-    corrected = holm([test.p_value if test else np.nan for test in tests.values()])
-    by = {name: test for (name, test), p in zip(tests.items(), corrected, strict=True) if test and p < SURE}
-    rows = [
-        {
-            "missing": f"{share[name]:.1%}",
-            **_compared(test, target),
-            "p, corrected": "" if np.isnan(p) else f"{p:.2g}",
-        }
-        for (name, test), p in zip(tests.items(), corrected, strict=True)
-    ]
-    frame = pd.DataFrame(rows, index=pd.Index(names, name="column"))
-    frame = frame.iloc[np.argsort(-share[names].to_numpy(), kind="stable")[:_SHOWN]]
+        gap = missing[known]
+        tests = [depends(gap[name].to_numpy(), y, classes=task == "classification") for name in share.index]
+    table = pd.DataFrame(tests, index=share.index, columns=Dependence._fields)
+    table["p"] = holm(table["p_value"])
+    by = table[table["p"] < SURE].sort_values("p_value", kind="stable")
+    shown = pd.DataFrame({"missing": share.map("{:.1%}".format)})
+    if target is not None:
+        shown = shown.join(table[["compared", "where_missing", "elsewhere"]].rename(columns=_spaced))
+    shown["p, corrected"] = ["" if np.isnan(p) else f"{p:.2g}" for p in table["p"]]
+    most = share.sort_values(ascending=False, kind="stable").index
+    caption = "Missing values by column, and the target where the value is missing and where it is not."
+    depend = [name for name in share.index if name in by.index]
     return Finding(
         "gaps",
         "Missing values",
-        _sentence(share, names, by, target, len(empty_rows)),
+        " ".join(_sentences(share[most], by, depend, target, len(empty_rows))),
         numbers={
-            "missing": {str(name): round(float(share[name]), 4) for name in names},
-            "depend_on_target": list(by),
+            "missing": share.round(4).to_dict(),
+            "depend_on_target": depend,
             "empty_rows": empty_rows[:100].tolist(),
         },
-        tables=(
-            Table(frame, "Missing values by column, and the target where the value is missing and where it is not."),
-        )
-        if names
-        else (),
+        tables=(Table(shown.loc[most[:_SHOWN]], caption),) if len(share) else (),
     )
 
 
-def _compared(dependence: Dependence | None, target: str | None) -> dict[str, str]:
-    if target is None:
-        return {}
-    if dependence is None:
-        return {"compared": "", "where missing": "", "elsewhere": ""}
-    return {"compared": dependence.what, "where missing": dependence.with_gap, "elsewhere": dependence.without}
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
-def _sentence(
-    share: pd.Series[float], names: list[str], by: dict[str, Dependence], target: str | None, empty_rows: int
-) -> str:
-    most = sorted(names, key=lambda name: -share[name])
-    shown = listed([f"{name} {share[name]:.1%}" for name in most], most=3) if most else ""
-    parts = [f"{len(names):,} column{'s have' if len(names) > 1 else ' has'} missing values: {shown}."] if names else []
+def _sentences(
+    share: pd.Series[float], by: pd.DataFrame, depend: list[str], target: str | None, empty_rows: int
+) -> Iterator[str]:
+    if len(share):
+        shown = listed([f"{name} {part:.1%}" for name, part in share.items()], most=3)
+        yield f"{len(share):,} column{'s have' if len(share) > 1 else ' has'} missing values: {shown}."
     if empty_rows:
-        parts.append(counted(empty_rows, "row is", "rows are") + " empty throughout.")
-    if by:
-        first, dependence = min(by.items(), key=lambda item: item[1].p_value)
-        parts.append(
-            f"Missing values in {listed(list(by), last=' and ')} depend on {target}: where {first} is missing, "
-            f"{dependence.what} is {dependence.with_gap}, elsewhere {dependence.without}. A model could "
+        yield counted(empty_rows, "row is", "rows are") + " empty throughout."
+    if depend:
+        first = by.iloc[0]
+        yield (
+            f"Missing values in {listed(depend, last=' and ')} depend on {target}: where {first.name} is missing, "
+            f"{first['compared']} is {first['where_missing']}, elsewhere {first['elsewhere']}. A model could "
             "use this: will the same values be missing in use?"
         )
-    elif target is not None and names:
-        parts.append(f"None of this depends on {target}, by {counted(len(names), 'test')}.")
-    return " ".join(parts)
+    elif target is not None and len(share):
+        yield f"None of this depends on {target}, by {counted(len(share), 'test')}."
 
 
-def depends(gap: Mask, y: pd.Series[Any], *, classes: bool) -> Dependence | None:
+def depends(gap: Mask, y: pd.Series[Any], *, classes: bool) -> Dependence:
     """Test whether a gap and the target have to do with each other.
 
     >>> rng = np.random.default_rng(1)
@@ -119,40 +109,31 @@ def depends(gap: Mask, y: pd.Series[Any], *, classes: bool) -> Dependence | None
     >>> depends(price.to_numpy() > 1, price, classes=False).p_value < 1e-9
     True
     """
-    count = int(gap.sum())
-    if count < _FEWEST or len(gap) - count < _FEWEST:
-        return None
-    return _of_classes(gap, y) if classes else _of_numbers(gap, y)
+    if min(gap.sum(), (~gap).sum()) < _FEWEST or y.nunique() < 2:
+        return Dependence()
+    return _of_classes(gap, y) if classes else _of_numbers(gap, y.to_numpy(np.float64), str(y.name))
 
 
-def _of_numbers(gap: Mask, y: pd.Series[Any]) -> Dependence | None:
-    values = y.to_numpy(np.float64)
-    if values.min() == values.max():
-        return None
-    here, there = values[gap], values[~gap]
+def _of_numbers(gap: Mask, y: Array, name: str) -> Dependence:
+    here, there = y[gap], y[~gap]
     p = float(mannwhitneyu(here, there, method="asymptotic").pvalue)
     low, middle, high = np.quantile(here, [0.25, 0.5, 0.75])
     error = 1.25 * float(high - low) / 1.35 / float(np.sqrt(len(here)))  # of a median, if the middle were normal
     shown = f"{number(middle)} ± {number(float(f'{error:.1g}'))}"
-    return Dependence(p, f"the median of {y.name}", shown, number(float(np.median(there))), error)
+    return Dependence(p, f"the median of {name}", shown, number(float(np.median(there))))
 
 
-def _of_classes(gap: Mask, y: pd.Series[Any]) -> Dependence | None:
+def _of_classes(gap: Mask, y: pd.Series[Any]) -> Dependence:
     codes, levels = ranked(y)
     counts = np.array([np.bincount(codes[gap == side], minlength=len(levels)) for side in (True, False)])
     expected = counts.sum(0) * counts.sum(1).min() / counts.sum()
-    rare = expected < _EXPECTED
-    if rare.all():  # an exact test of the most frequent class against the rest asks for no more
-        rare[np.argmax(expected)] = False
+    # An exact test of the most frequent class, the first, against the rest asks for no more.
+    rare = (expected < _EXPECTED) & (np.arange(len(levels)) > 0)
     merged = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)]) if rare.any() else counts
-    merged = merged[:, merged.sum(0) > 0]
-    if merged.shape[1] < 2:
-        return None
     exact = merged.shape[1] == 2 and merged.min() < _LARGE
     p = float(fisher_exact(merged).pvalue) if exact else float(chi2_contingency(merged, correction=False).pvalue)
     shares = counts / counts.sum(1, keepdims=True)
     level = int(np.argmax(np.abs(shares[0] - shares[1])))
     here, there = shares[:, level]
     error = float(np.sqrt(max(here * (1 - here), 1e-12) / gap.sum()))
-    what = f"the share of {y.name} = {levels[level]}"
-    return Dependence(p, what, percent(here, error), f"{there:.0%}", error)
+    return Dependence(p, f"the share of {y.name} = {levels[level]}", percent(here, error), f"{there:.0%}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from likely._typing import Array, Places
 from likely.auditing.checks.holm import SURE, holm
 from likely.auditing.columns.kinds import Columns, as_numbers
 from likely.auditing.results.finding import Finding, are_years, number
+from likely.auditing.sample import Sample
 
 MAX_ROWS = 50_000
 _CONDITIONS = 2  # of a group: the depth of the tree
@@ -33,6 +34,11 @@ class Group(NamedTuple):
     rest: float
     p_value: float
 
+    @property
+    def times(self) -> float:
+        """The loss there in units of that elsewhere."""
+        return self.loss / max(self.rest, 1e-300)
+
 
 class Split(NamedTuple):
     """A column of the tree's table: a number, with gaps below the least one, or whether a category has a level."""
@@ -49,30 +55,25 @@ class Split(NamedTuple):
             return f"{self.column} {'≠' if low == -np.inf else '='} {self.level}"
         if high < self.least:
             return f"{self.column} is missing"
-        if low < self.least and high == np.inf:
-            return f"{self.column} is not missing"
         from_, to = (number(end, year=self.year) for end in (low, high))
         if high == np.inf:
-            return f"{self.column} > {from_}"
+            return f"{self.column} is not missing" if low < self.least else f"{self.column} > {from_}"
         words = f"{self.column} ≤ {to}" if low < self.least else f"{from_} < {self.column} ≤ {to}"
         return f"{words} or missing" if self.missing and low == -np.inf else words
 
 
-def groups_of(columns: Columns, target: str, findings: Iterable[Finding]) -> Finding | None:
+def groups_of(sample: Sample, finding: Finding) -> Finding | None:
     """Report groups on which out-of-fold predictions of the target fail, from what judged the target."""
-    for finding in findings:
-        if not finding.judged:
-            continue
-        if "label_nll" in finding.scores:
-            loss, what = np.asarray(finding.scores["label_nll"], np.float64), f"the log-loss of {target}"
-        elif "expected" in finding.scores and columns.kinds[target] == "number":
-            expected = np.asarray(finding.scores["expected"], np.float64)
-            loss, what = np.abs(columns.typed[target].to_numpy(np.float64) - expected), f"the error of {target}"
-        else:
-            continue
-        rows = np.flatnonzero(np.isfinite(loss))
-        return failing_groups(columns, {target}, rows, loss[rows], what)
-    return None
+    columns, target, scores = sample.columns, str(sample.target), finding.scores
+    if not finding.judged or not {"label_nll", "expected"} & scores.keys():
+        return None
+    loss, what = scores.get("label_nll"), f"the log-loss of {target}"
+    if loss is None:
+        if columns.kinds[target] != "number":
+            return None
+        loss, what = np.abs(columns.typed[target].to_numpy(np.float64) - scores["expected"]), f"the error of {target}"
+    rows = np.flatnonzero(np.isfinite(loss))
+    return failing_groups(columns, {target}, rows, np.asarray(loss, np.float64)[rows], what)
 
 
 def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Array, what: str) -> Finding | None:
@@ -86,31 +87,31 @@ def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Ar
     X, splits = _splits(columns, leave_out, rows[some])
     if not splits:
         return None
-    groups = worst_groups(X, splits, loss[some])
-    failing = [group for group in groups if group.p_value < SURE and group.loss > _WORSE * group.rest]
     share = len(rows) / len(some)
+    groups = [group._replace(rows=round(group.rows * share)) for group in worst_groups(X, splits, loss[some])]
+    failing = [group for group in groups if group.p_value < SURE and group.times > _WORSE]
     frame = pd.DataFrame(
         {
-            "rows": [round(group.rows * share) for group in groups],
+            "rows": [group.rows for group in groups],
             "there": [f"{number(group.loss)} ± {number(float(f'{group.error:.1g}'))}" for group in groups],
             "elsewhere": [number(group.rest) for group in groups],
             "p, corrected": [f"{group.p_value:.2g}" for group in groups],
         },
         index=pd.Index([group.where for group in groups], name="where"),
     )
+    more = f"more than {_WORSE:g} times that of the other rows"
+    told = f"No group stands out: nowhere is {what} clearly (p < {SURE:g}) {more}."
+    if failing:
+        worst, others = failing[0], len(failing) - 1
+        told = f"Where {worst.where}, {what} is {worst.times:.1f} times that of the other rows ({worst.rows:,} rows)."
+        told += f" {others} more stand{'s' if others == 1 else ''} out." if others else ""
+    caption = f"{what[0].upper()}{what[1:]}, on rows that were not used to choose the groups."
     return Finding(
         "groups",
         "Groups on which predictions fail",
-        f"Where {failing[0].where}, {what} is {failing[0].loss / max(failing[0].rest, 1e-300):.1f} times that of the "
-        f"other rows ({round(failing[0].rows * share):,} rows)."
-        + ("" if len(failing) < 2 else f" {len(failing) - 1} more stand{'s' if len(failing) == 2 else ''} out.")
-        if failing
-        else f"No group stands out: nowhere is {what} clearly (p < {SURE:g}) more than "
-        f"{_WORSE:g} times that of the other rows.",
-        numbers={"groups": [{**group._asdict(), "rows": round(group.rows * share)} for group in failing]},
-        tables=(Table(frame, f"{what[0].upper()}{what[1:]}, on rows that were not used to choose the groups."),)
-        if groups
-        else (),
+        told,
+        numbers={"groups": [group._asdict() for group in failing]},
+        tables=(Table(frame, caption),) if groups else (),
     )
 
 
@@ -122,10 +123,9 @@ def _splits(columns: Columns, leave_out: set[str], rows: Places) -> tuple[Array,
             continue
         values, levels = as_numbers(columns.typed[name].iloc[rows])
         missing = np.isnan(values)
-        if levels is not None:
-            codes = range(min(len(levels), _LEVELS))
-            parts += [(values == code).astype(np.float64) for code in codes]
-            splits += [Split(name, level=levels[code]) for code in codes]
+        for code, level in enumerate((levels or [])[:_LEVELS]):
+            parts.append((values == code).astype(np.float64))
+            splits.append(Split(name, level=level))
         if levels is None and not missing.all():
             least, greatest = float(np.nanmin(values)), float(np.nanmax(values))
             parts.append(np.where(missing, least - (greatest - least) - 1, values))
@@ -143,8 +143,8 @@ def worst_groups(X: Array, splits: list[Split], loss: Array) -> list[Group]:
     >>> worst_groups(X, [Split("town", level="A"), Split("town", level="B"), Split("age", 0.0)], loss)[0].where
     'age > 0.6019 and town = B'
     """
-    half, cap = len(loss) // 2, float(np.quantile(loss, 0.99))  # beyond the cap one row speaks for no group
-    capped = np.minimum(loss, cap)
+    half = len(loss) // 2
+    capped = np.minimum(loss, np.quantile(loss, 0.99))  # beyond the cap one row speaks for no group
     fewest = max(_FEWEST, round(_SHARE * half))
     tree = DecisionTreeRegressor(max_depth=_CONDITIONS, min_samples_leaf=fewest, random_state=0)
     leaf = tree.fit(X[:half], capped[:half]).apply(X)
@@ -156,12 +156,12 @@ def worst_groups(X: Array, splits: list[Split], loss: Array) -> list[Group]:
         there, elsewhere = loss[half:][inside], loss[half:][~inside]
         test = ttest_ind(capped[half:][inside], capped[half:][~inside], equal_var=False, alternative="greater")
         where = " and ".join(splits[column].words(*bounds) for column, bounds in ends.items())
-        error = float(there.std() / np.sqrt(len(there)))
+        mean, error = float(there.mean()), float(there.std() / np.sqrt(len(there)))
         rows = int((leaf == node).sum())
-        groups.append(Group(where, rows, float(there.mean()), error, float(elsewhere.mean()), float(test.pvalue)))
+        groups.append(Group(where, rows, mean, error, float(elsewhere.mean()), float(test.pvalue)))
     corrected = holm([group.p_value for group in groups])
     groups = [group._replace(p_value=float(p)) for group, p in zip(groups, corrected, strict=True)]
-    return sorted(groups, key=lambda group: -group.loss / max(group.rest, 1e-300))
+    return sorted(groups, key=lambda group: -group.times)
 
 
 def _leaves(tree: Any, node: int, ends: dict[int, tuple[float, float]]) -> Iterator[tuple[int, dict[int, Any]]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from scipy.stats import kruskal, norm, rankdata, spearmanr
 
 from likely._page import Table
 from likely._rows.reading.table import listed
-from likely._typing import Array
+from likely._typing import Array, Places
 from likely.auditing.checks.holm import SURE, holm
 from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
 from likely.auditing.results.finding import Finding, number
@@ -30,27 +31,27 @@ class Dependence(NamedTuple):
 
     p_value: float
     neighbours: float
-    neighbours_error: float
+    error: float
     trend: float
+
+    def __str__(self) -> str:
+        return f"{self.neighbours:.2f} ± {number(float(f'{self.error:.1g}'))}"
 
 
 def order(columns: Columns, target: str | None) -> Finding | None:
     """Report columns in which neighbouring rows are alike, or that change along the table."""
-    n = len(columns.typed)
     names = columns.named(*MODELLED)
-    if len(names) > MAX_COLUMNS:
-        some = set(np.random.RandomState(0).permutation(len(names))[:MAX_COLUMNS].tolist())
-        names = [name for place, name in enumerate(names) if place in some or name == target]
-    if n < _FEWEST or not names:
+    names = [name for place, name in enumerate(names) if place < MAX_COLUMNS or name == target]
+    if len(columns.typed) < _FEWEST or not names:
         return None
-    tested = {name: dependence for name in names if (dependence := _of_column(columns, name)) is not None}
+    tested = {name: own for name in names if (own := _of_column(columns.typed[name])) is not None}
     table = pd.DataFrame(tested.values(), index=pd.Index(list(tested), name="column"), columns=Dependence._fields)
     table["p"] = holm(table["p_value"])
     size = table[["neighbours", "trend"]].abs().max(axis=1)
     clear = list(size[(table["p"] < SURE) & (size >= _CLEAR)].sort_values(ascending=False, kind="stable").index)
     shown = pd.DataFrame(
         {
-            "like the row before": [_apart(dependence) for dependence in tested.values()],
+            "like the row before": [str(own) for own in tested.values()],
             "along the table": table["trend"].round(2),
             "p, corrected": table["p"].map("{:.2g}".format),
         }
@@ -62,7 +63,7 @@ def order(columns: Columns, target: str | None) -> Finding | None:
     return Finding(
         "order",
         "The order of the rows",
-        _sentence(tested, clear, target),
+        " ".join(_sentences({name: tested[name] for name in clear}, target)),
         numbers={
             "columns": clear,
             "p_value": table["p"].to_dict(),
@@ -72,48 +73,35 @@ def order(columns: Columns, target: str | None) -> Finding | None:
     )
 
 
-def _of_column(columns: Columns, name: str) -> Dependence | None:
-    column = columns.typed[name]
-    if len(column) <= MAX_ROWS:
-        values, levels = as_numbers(column)
-        return depends(values, categories=levels is not None)
-    start = (len(column) - MAX_ROWS) // 2
-    block, levels = as_numbers(column.iloc[start : start + MAX_ROWS])
-    spread, _ = as_numbers(column.iloc[np.linspace(0, len(column) - 1, MAX_ROWS).astype(np.int64)])
+def _of_column(column: pd.Series[Any]) -> Dependence | None:
+    """The test of a column; of a long one, of neighbours in its middle, and of rows spread over all."""
+    some = min(len(column), MAX_ROWS)
+    start = (len(column) - some) // 2
+    block, levels = as_numbers(column.iloc[start : start + some])
+    spread, _ = as_numbers(column.iloc[np.linspace(0, len(column) - 1, some).astype(np.int64)])
     return depends(block, spread, categories=levels is not None)
 
 
-def _sentence(tested: dict[str, Dependence], clear: list[str], target: str | None) -> str:
+def _sentences(clear: dict[str, Dependence], target: str | None) -> Iterator[str]:
+    ordered = [name for name, own in clear.items() if abs(own.trend) >= _SORTED]
+    alike = [name for name in clear if name not in ordered]
     if not clear:
-        return "Rows look shuffled: no column depends on the position in the table."
-    ordered = [name for name in clear if abs(tested[name].trend) >= _SORTED]
-    alike = [name for name in clear if abs(tested[name].trend) < _SORTED]
+        yield "Rows look shuffled: no column depends on the position in the table."
+        return
     if target in ordered:
-        return f"Rows are sorted by {target}, or nearly so: shuffle them before they are split into folds or batches."
-    parts = []
+        yield f"Rows are sorted by {target}, or nearly so: shuffle them before they are split into folds or batches."
+        return
     if ordered:
-        parts.append(f"Rows are sorted by {listed(ordered, most=3, last=' and ')}, or nearly so.")
+        yield f"Rows are sorted by {listed(ordered, most=3, last=' and ')}, or nearly so."
     if alike:
-        columns = listed(alike, most=3, last=" and ") + (" columns" if len(alike) > 3 else "")
-        parts.append(f"In {columns}, {_how(tested[alike[0]], alike[0])}.")
+        own = clear[alike[0]]
+        how = f"neighbouring rows {'are alike' if own.neighbours > 0 else 'alternate'} ({alike[0]}: {own}, by chance 0)"
+        if abs(own.neighbours) < max(_CLEAR, abs(own.trend) / 2):
+            how = f"values change along the table ({alike[0]}: correlation {own.trend:.2f}, by chance 0)"
+        yield f"In {listed(alike, most=3, last=' and ')}{' columns' if len(alike) > 3 else ''}, {how}."
     if target in clear:
-        parts.append(f"{target} depends on the order: in a random split, test rows are neighbours of training rows.")
-    parts.append("If rows follow each other in time, or belong to groups, split by time or by group.")
-    return " ".join(parts)
-
-
-def _how(dependence: Dependence, name: str) -> str:
-    """What the order does to a column, in words."""
-    if abs(dependence.neighbours) < max(_CLEAR, abs(dependence.trend) / 2):
-        return f"values change along the table ({name}: correlation {dependence.trend:.2f}, by chance 0)"
-    alike = "are alike" if dependence.neighbours > 0 else "alternate"
-    return f"neighbouring rows {alike} ({name}: {_apart(dependence)}, by chance 0)"
-
-
-def _apart(dependence: Dependence) -> str:
-    """How alike neighbours are, with its error."""
-    error = float(f"{dependence.neighbours_error:.1g}")
-    return f"{dependence.neighbours:.2f} ± {number(error)}"
+        yield f"{target} depends on the order: in a random split, test rows are neighbours of training rows."
+    yield "If rows follow each other in time, or belong to groups, split by time or by group."
 
 
 def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:
@@ -132,53 +120,47 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     spread = block if spread is None else spread[~np.isnan(spread)]
     if min(len(block), len(spread)) < _FEWEST:
         return None
-    codes = np.unique(block, return_inverse=True)[1]
-    rest = len(block) - int(np.bincount(codes).max())
+    codes, counts = np.unique(block, return_inverse=True, return_counts=True)[1:]
+    rest = len(block) - int(counts.max())
     share, error, near = 0.0, 0.0, np.nan
     if rest * rest >= _PAIRS * len(block):
-        share, error, near = _neighbours(codes.astype(np.float64) if categories else rankdata(block), categories)
-    size, along = _trend_of_levels(spread) if categories else _trend(spread, rest)
-    both = [p for p in (near, along) if not np.isnan(p)]
-    if not both:
+        share, error, near = _equal_neighbours(codes) if categories else _alike_neighbours(rankdata(block))
+    size, along = _trend_of_levels(spread) if categories else (0.0, np.nan)
+    if not categories and rest >= _RARE:
+        size, along = map(float, spearmanr(spread, np.arange(len(spread))))
+    tests = [p for p in (near, along) if not np.isnan(p)]
+    if not tests:
         return None
-    smallest = min([*both, 1 - 1e-12])
-    return Dependence(float(-np.expm1(len(both) * np.log1p(-smallest))), share, error, size)
+    smallest = min([*tests, 1 - 1e-12])
+    return Dependence(float(-np.expm1(len(tests) * np.log1p(-smallest))), share, error, size)
 
 
-def _neighbours(scores: Array, categories: bool) -> tuple[float, float, float]:
-    """The correlation of ranks (the share of equal codes) of neighbours above chance, its error, and a p-value."""
-    n, whole, variance = len(scores), 1.0, 1.0
-    if categories:
-        p = np.bincount(scores.astype(np.int64)) / n
-        equal = float(np.sum(p**2))
-        if equal * n < _PAIRS:
-            return 0.0, 0.0, np.nan
-        whole, variance = 1 - equal, equal + equal**2 - 2 * float(np.sum(p**3))
-        above = float(np.mean(scores[1:] == scores[:-1])) - equal
-    else:
-        standardised = (scores - scores.mean()) / scores.std()
-        above = float(np.mean(standardised[1:] * standardised[:-1]))
-    error = float(np.sqrt(variance / n))
-    above += whole / n  # of two rows of a table, the second is any but the first
-    return above / whole, error / whole, float(2 * norm.sf(abs(above) / error))
+def _alike_neighbours(ranks: Array) -> tuple[float, float, float]:
+    """The correlation of ranks of neighbours above chance, its error, and a p-value."""
+    n, z = len(ranks), (ranks - ranks.mean()) / ranks.std()
+    above, error = float(np.mean(z[1:] * z[:-1])), float(np.sqrt(1 / n))
+    above += 1 / n  # of two rows of a table, the second is any but the first
+    return above, error, float(2 * norm.sf(abs(above) / error))
 
 
-def _trend(values: Array, rest: int) -> tuple[float, float]:
-    """Spearman's correlation with the row's number, and its p-value."""
-    if rest < _RARE:
-        return 0.0, np.nan
-    correlation, p_value = spearmanr(values, np.arange(len(values)))
-    return float(correlation), float(p_value)
+def _equal_neighbours(codes: Places) -> tuple[float, float, float]:
+    """The share of neighbours of the same level above chance, its error, and a p-value."""
+    n, shares = len(codes), np.bincount(codes) / len(codes)
+    equal = float(np.sum(shares**2))
+    if equal * n < _PAIRS:
+        return 0.0, 0.0, np.nan
+    error = float(np.sqrt((equal + equal**2 - 2 * float(np.sum(shares**3))) / n))
+    above = float(np.mean(codes[1:] == codes[:-1])) - equal + (1 - equal) / n
+    return above / (1 - equal), error / (1 - equal), float(2 * norm.sf(abs(above) / error))
 
 
 def _trend_of_levels(codes: Array) -> tuple[float, float]:
     """The correlation ratio of row numbers by level, less what so many levels explain by chance, and a p-value."""
-    counts = np.bincount(codes.astype(np.int64))
-    group = np.where(counts[codes.astype(np.int64)] >= _RARE, codes, -1)
+    n, levels = len(codes), codes.astype(np.int64)
+    group = np.where(np.bincount(levels)[levels] >= _RARE, codes, -1)
     places = [np.flatnonzero(group == level) for level in np.unique(group)]
     if len(places) < 2 or min(map(len, places)) < _RARE:
         return 0.0, np.nan
-    n = len(codes)
     statistic, p_value = kruskal(*places)
     left = (1 - statistic / (n - 1)) * (n - 1) / (n - len(places))
     return float(np.sqrt(max(0.0, 1 - left))), float(p_value)

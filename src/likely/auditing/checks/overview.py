@@ -34,15 +34,23 @@ def overview(columns: Columns, target: str | None, task: str) -> Finding:
     kinds = pd.Series(columns.kinds).value_counts(sort=False)
     parts = [f"{kinds[kind]:,} {words[int(kinds[kind] > 1)]}" for kind, words in _WORDS.items() if kind in kinds]
     some = columns.typed if n <= _SAMPLE else columns.typed.sample(_SAMPLE, random_state=0)
-    shown = list(columns.kinds)[:_SHOWN]
     gaps = columns.typed.isna().mean()
-    frame = pd.DataFrame([_column(some[name], columns.kinds[name], float(gaps[name])) for name in shown], index=shown)
-    frame.index.name = "column"
-    tables = [Table(frame, "The columns" + _first(len(shown), width) + ": kind, gaps, and what they hold.", digits=2)]
-    sentence, numbers, balance = _target(columns, target, task)
-    tables += balance
+    shown = list(columns.kinds)[:_SHOWN]
+    frame = pd.DataFrame(
+        {
+            "kind": [columns.kinds[name] for name in shown],
+            "gaps": [f"{gap:.1%}" if gap else "" for gap in gaps[shown]],
+            "distinct": [some[name].nunique() for name in shown],
+            "holds": [_held(some[name].dropna(), columns.kinds[name]) for name in shown],
+        },
+        index=pd.Index(shown, name="column"),
+    )
+    first = f", the first {len(shown)} of {width:,}" if len(shown) < width else ""
+    sentence, numbers, tables = _target(columns, target, task)
     missing = float(gaps.mean())
-    empty = f" {_share(missing)} of the cells are empty." if missing else " No cell is empty."
+    # A share is all only where all are, and none only where none is.
+    share = "All" if missing == 1 else f"{min(max(missing, 0.001), 0.999):.1%}" if missing else ""
+    empty = f" {share} of the cells are empty." if missing else " No cell is empty."
     return Finding(
         "overview",
         "Overview",
@@ -50,53 +58,30 @@ def overview(columns: Columns, target: str | None, task: str) -> Finding:
         numbers={
             "rows": n,
             "columns": width,
-            "kinds": {str(kind): int(count) for kind, count in kinds.items()},
-            "gaps": {str(name): round(float(share), 4) for name, share in gaps.items() if share > 0},
+            "kinds": kinds.to_dict(),
+            "gaps": gaps[gaps > 0].round(4).to_dict(),
             **numbers,
         },
-        tables=tuple(tables),
+        tables=(Table(frame, f"The columns{first}: kind, gaps, and what they hold.", digits=2), *tables),
     )
-
-
-def _share(missing: float) -> str:
-    """A share of cells, which is all only where all are."""
-    return "All" if missing == 1 else f"{min(max(missing, 0.001), 0.999):.1%}"
-
-
-def _first(shown: int, all_of_them: int) -> str:
-    return f", the first {shown} of {all_of_them:,}" if shown < all_of_them else ""
-
-
-def _column(column: pd.Series[Any], kind: str, gaps: float) -> dict[str, Any]:
-    """One line of the table of columns."""
-    present = column.dropna()
-    return {
-        "kind": kind,
-        "gaps": f"{gaps:.1%}" if gaps else "",
-        "distinct": int(present.nunique()),
-        "holds": _held(present, kind) if len(present) else "",
-    }
 
 
 def _held(present: pd.Series[Any], kind: str) -> str:
     """What a column holds: quantiles of numbers, the first and last date, the most frequent levels."""
+    if not len(present):
+        return ""
     if kind in ("number", "identifier") and pd.api.types.is_numeric_dtype(present.dtype):
-        low, middle, high = present.quantile([0.0, 0.5, 1.0])
-        low, middle, high = (
-            number(quantile, year=are_years(present.to_numpy(np.float64))) for quantile in (low, middle, high)
-        )
+        years = are_years(present.to_numpy(np.float64))
+        low, middle, high = (number(quantile, year=years) for quantile in present.quantile([0.0, 0.5, 1.0]))
         return f"{low} to {high}, median {middle}"
     if kind == "date":
-        first, last = (
-            pd.Timestamp("1970-01-01") + pd.Timedelta(days=min(max(day, -1e5), 1e5))
-            for day in (present.min(), present.max())
-        )
+        first, last = (pd.Timestamp(0) + pd.Timedelta(days=day) for day in present.clip(-1e5, 1e5).agg(["min", "max"]))
         return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
     if kind == "category":
         shares = present.value_counts(normalize=True).head(3)
         return ", ".join(f"{str(level)[:30]} {share:.0%}" for level, share in shares.items())
-    first_value = str(present.iloc[0])
-    return f"such as “{first_value[:40]}{'…' if len(first_value) > 40 else ''}”"
+    text = str(present.iloc[0])
+    return f"such as “{text[:40]}{'…' if len(text) > 40 else ''}”"
 
 
 def _target(columns: Columns, target: str | None, task: str) -> tuple[str, dict[str, Any], list[Table]]:

@@ -22,11 +22,8 @@ function make(tag, properties = {}, ...children) {
 }
 
 for (const entry of data.entries) {
-  entry.long = data.sentences[entry.long];
   for (const row of entry.rows) {
-    if (entry.count === 1) Object.assign(row, { name: entry.who, headline: entry.headline });
-    row.long = data.sentences[row.long];
-    for (const named of [...(row.reasons || []), ...(row.cells || [])]) named[0] = data.columns[named[0]];
+    if (entry.count === 1) Object.assign(row, { name: entry.who, headline: entry.headline, long: entry.long });
   }
   entry.columns = new Set(entry.rows.flatMap((row) => (row.reasons || []).map((reason) => reason[0])));
   entry.row = entry.rows.length ? entry.rows[0].row : 0;

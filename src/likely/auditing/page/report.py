@@ -1,16 +1,17 @@
-"""The page of an audit, which needs nothing but itself, and what a notebook shows of it."""
+"""The page of an audit, which needs nothing but itself."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from likely._page.html import render
 from likely.auditing.results.accepted import VERSION
@@ -19,47 +20,41 @@ from likely.auditing.results.ranking import Entry
 
 Audit = Any  # that of results/audit.py, which imports this file
 _CELLS = 24  # values of a row that are shown; those named in its reasons come first
-_LONG = 200  # signs of a cell
+_LONG, _NAME = 200, 60  # signs of a cell, and of the name of a row
 _OPENED = 20  # rows of a group that show their values; the others show what is said of them
 _VALUES = 1_000  # rows that show their values
 _ENTRIES = 10_000  # entries of a page: with many more a browser takes seconds to open it; summary.json has all
 _ROWS = 20_000  # rows that are named, in all entries together; the file of scores has all
 _PLAIN = 100  # entries that the page shows where scripts are off
-_NOTEBOOK = 10  # entries that a notebook shows
+_ENDS_NO_SCRIPT = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "<\u2028\u2029"})
 
 
 def page(audit: Audit, command: str = "") -> str:
     """One HTML file that needs nothing but itself, and may not fetch anything even if it wanted to."""
     folder = Path(__file__).parent
     style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    data = _data(audit, command)
+    text = json.dumps(plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    counts = Counter[str]()
+    for entry in audit.entries:
+        counts[entry.kind] += len(entry.rows)
+    blamed = {reason.what for suspect in audit.suspects for reason in suspect.reasons}
+    columns = [] if audit.values is None else map(str, audit.values.columns)
     return render(
         folder / "page.html.jinja",
         audit=audit,
-        lines=[(entry, _shown(entry), *meaning(entry), who(audit, entry)) for entry in audit.entries[:_PLAIN]],
-        counts=_counts(audit),
+        lines=data["entries"][:_PLAIN],
+        counts={finding.name: counts[finding.name] for finding in audit.findings if finding.name in counts},
         most=_ENTRIES,
-        blamed=_blamed(audit),
+        blamed=[name for name in columns if name in blamed],
         chip=chip,
         of_table=[kind for kind, of_rows in KINDS.items() if of_rows is None],
-        data=Markup(_script(_data(audit, command))),
+        data=Markup(text.translate(_ENDS_NO_SCRIPT)),
         command=command,
         style=Markup(style),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-
-
-def extract(audit: Audit) -> str:
-    """The first entries as a small table, for a notebook."""
-    rows = "".join(
-        f"<tr><td>{escape(meaning(entry)[0])}</td><td>{escape(who(audit, entry))}</td>"
-        f'<td style="text-align: left">{escape(_cut(entry.headline))}</td></tr>'
-        for entry in audit.entries[:_NOTEBOOK]
-    )
-    more = len(audit.entries) - _NOTEBOOK
-    rest = f"<p>and {more:,} more: <code>.frame()</code> has all, <code>.save(folder)</code> writes the page</p>"
-    head = f"<p><b>Audit of {escape(audit.name)}</b>: {escape(audit.lede())}</p>"
-    return head + (f"<table>{rows}</table>" if rows else "") + (rest if more > 0 else "")
 
 
 def meaning(entry: Entry | Suspect) -> tuple[str, str]:
@@ -81,50 +76,14 @@ def meaning(entry: Entry | Suspect) -> tuple[str, str]:
     return "odd", f"{chance}. It may be right: check it before you change it."
 
 
-def who(audit: Audit, entry: Entry) -> str:
-    """The row of an entry by its name, or how many rows there are."""
-    if len(entry.rows) > 1:
-        return f"{len(entry.rows):,} rows"
-    return named(audit, int(entry.rows[0]))
-
-
-def named(audit: Audit, row: int) -> str:
-    """A row by its name, which may be long, or by its place."""
-    return _cut(audit.names.called(row), 60)
-
-
-def _counts(audit: Audit) -> dict[str, int]:
-    """How many entries there are of each kind and with each verdict, of those that occur."""
-    counts: dict[str, int] = {}
-    for entry in audit.entries:
-        counts[entry.kind] = counts.get(entry.kind, 0) + len(entry.rows)
-    return {finding.name: counts[finding.name] for finding in audit.findings if finding.name in counts}
-
-
-def _blamed(audit: Audit) -> list[str]:
-    """The columns that some reason names, in the order of the table."""
-    if audit.values is None:
-        return []
-    named = {reason.what for suspect in audit.suspects for reason in suspect.reasons}
-    return [str(name) for name in audit.values.columns if str(name) in named]
-
-
-def _shown(entry: Entry) -> dict[str, str]:
-    word, colour = chip(entry.kind)
-    word = "value" if entry.kind == "rows" and entry.wrong else word
-    return {"word": word, "colour": "red" if entry.wrong else colour, "headline": _cut(entry.headline)}
-
-
 def _data(audit: Audit, command: str) -> dict[str, Any]:
-    """What the script of the page shows: entries, and the rows in them.
-
-    There may be thousands: sentences and names of columns, which are the same for many rows, stand by their place in a
-    list, and what a single row shares with its entry is left out.
-    """
+    """What the script of the page shows: entries, and the rows in them."""
     entries = audit.entries[:_ENTRIES]
-    values = _cells(audit, _with_values(entries))
-    sentences, names = _Places(), _Places()
-    most = _most_rows(entries)
+    opened = [suspect.row for entry in entries for suspect in entry.suspects[:_OPENED]]
+    values = _cells(audit, list(dict.fromkeys(opened[:_VALUES])))
+    sizes, most = np.array([len(entry.rows) for entry in entries]), _ROWS
+    while most > 1 and np.minimum(sizes, most).sum() > _ROWS:  # rows of an entry that are named
+        most //= 2
     return {
         "name": audit.name,
         "id": audit.id,
@@ -132,58 +91,29 @@ def _data(audit: Audit, command: str) -> dict[str, Any]:
         "command": command,
         "scores": audit.scores_file,
         "known": audit.accepted.marks(),
-        "entries": [_entry(audit, entry, most, values, sentences, names) for entry in entries],
-        "sentences": list(sentences),
-        "columns": list(names),
+        "entries": [_entry(audit, entry, most, values) for entry in entries],
     }
 
 
-class _Places(dict[str, int]):
-    """The place of each text among those that were asked for, in the order of their first use.
-
-    >>> places = _Places()
-    >>> [places[text] for text in ("b", "a", "b")], list(places)
-    ([0, 1, 0], ['b', 'a'])
-    """
-
-    def __missing__(self, text: str) -> int:
-        self[text] = len(self)
-        return self[text]
-
-
-def _most_rows(entries: Sequence[Entry]) -> int:
-    """How many rows of an entry are named, so that all entries together name at most so many."""
-    sizes = np.array([len(entry.rows) for entry in entries])
-    most = _ROWS
-    while most > 1 and np.minimum(sizes, most).sum() > _ROWS:
-        most //= 2
-    return most
-
-
-def _with_values(entries: Sequence[Entry]) -> list[int]:
-    """The rows that show their values: the first of each entry."""
-    rows = [suspect.row for entry in entries for suspect in entry.suspects[:_OPENED]]
-    return list(dict.fromkeys(rows[:_VALUES]))
-
-
-def _entry(
-    audit: Audit, entry: Entry, most: int, values: Mapping[int, Any], sentences: _Places, names: _Places
-) -> dict[str, Any]:
-    """An entry, with at most so many of its rows."""
+def _entry(audit: Audit, entry: Entry, most: int, values: Mapping[int, Any]) -> dict[str, Any]:
+    """An entry, with at most so many of its rows; what a single row shares with its entry is left out."""
     short, long = meaning(entry)
     together = len(entry.rows) > 1
-    places = entry.rows[:most].tolist()
     suspects = {suspect.row: suspect for suspect in entry.suspects}
     rows = []
-    for number, row in enumerate(places):
+    for number, row in enumerate(entry.rows[:most].tolist()):
         packed: dict[str, Any] = {"row": row, "key": audit.keys[row]}
         if together:
-            packed["name"] = named(audit, row)
-        if row in suspects:
-            packed |= {"headline": _cut(suspects[row].headline)} if together else {}
-            packed |= _reasons(audit, suspects[row], values, sentences, names) if number < _OPENED else {}
+            packed["name"] = _cut(audit.names.called(row), _NAME)
+        if suspect := suspects.get(row):
+            packed |= _reasons(audit, suspect, values.get(row, [])) if number < _OPENED else {}
+            packed |= {"headline": _cut(suspect.headline)} if together else {"long": ""}
         rows.append(packed)
-    return _shown(entry) | {
+    word, colour = chip(entry.kind)
+    return {
+        "word": "value" if entry.kind == "rows" and entry.wrong else word,
+        "colour": "red" if entry.wrong else colour,
+        "headline": _cut(entry.headline),
         "kind": entry.kind,
         "verdict": verdict(entry.wrong),
         "score": round(entry.score, 6),
@@ -191,34 +121,31 @@ def _entry(
         "harm": round(entry.harm, 4),
         "group": entry.group if together else "",
         "short": short,
-        "long": sentences[long],
-        "who": who(audit, entry),
+        "long": long,
+        "who": f"{len(entry.rows):,} rows" if together else _cut(audit.names.called(int(entry.rows[0])), _NAME),
         "count": len(entry.rows),
         "rows": rows,
     }
 
 
-def _reasons(
-    audit: Audit, suspect: Suspect, values: Mapping[int, Any], sentences: _Places, names: _Places
-) -> dict[str, Any]:
+def _reasons(audit: Audit, suspect: Suspect, cells: Sequence[tuple[str, str, str, bool]]) -> dict[str, Any]:
     """Why a row is suspicious, and its values beside those of similar rows."""
-    shown: dict[str, Any] = {"score": round(suspect.score, 6), "long": sentences[meaning(suspect)[1]]}
-    if suspect.reasons:
-        shown["reasons"] = [
-            [names[r.what], _cut(r.value), _cut(r.expected), round(r.share, 3)] for r in suspect.reasons
-        ]
-    if cells := _first(values.get(suspect.row, []), audit.target, suspect):
-        shown["cells"] = [[names[name], value, usual, int(differs)] for name, value, usual, differs in cells]
+    blamed = {audit.target, *(reason.what for reason in suspect.reasons)}
+    # First the cells that a reason names, then those that differ from rows like this one, then the others.
+    first = sorted(cells, key=lambda cell: (cell[0] not in blamed, not cell[3]))[:_CELLS]
     mark = audit.names.mark(suspect, audit.keys[suspect.row])
-    if "id" in mark:
-        shown["mark"] = mark
-    return shown
+    return {
+        "score": round(suspect.score, 6),
+        "long": meaning(suspect)[1],
+        "reasons": [[own.what, _cut(own.value), _cut(own.expected), round(own.share, 3)] for own in suspect.reasons],
+        "cells": [[name, value, usual, int(differs)] for name, value, usual, differs in first],
+    } | ({"mark": mark} if "id" in mark else {})
 
 
 def _cells(audit: Audit, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
     """For each row its columns, their values, what rows like it have there, and whether this differs."""
     if audit.values is None or not rows:
-        return {row: [] for row in rows}
+        return {}
     table = audit.values.loc[rows]
     compared = audit.neighbours(rows) if audit.neighbours is not None else [[] for _ in rows]
     by_row = {}
@@ -229,19 +156,6 @@ def _cells(audit: Audit, rows: list[int]) -> dict[int, list[tuple[str, str, str,
             for name, value in zip(table.columns, values, strict=True)
         ]
     return by_row
-
-
-def _first(cells: Sequence[tuple[str, str, str, bool]], target: str | None, suspect: Suspect) -> list[Any]:
-    """The cells to show: those a reason names, then those that differ from rows like this one, then the others."""
-    blamed = {target, *(reason.what for reason in suspect.reasons)}
-    order = sorted(cells, key=lambda cell: (cell[0] not in blamed, not cell[3]))
-    return list(order[:_CELLS])
-
-
-def _script(data: Mapping[str, Any]) -> str:
-    """JSON that ends no script."""
-    text = json.dumps(plain(dict(data)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _cut(text: str, most: int = _LONG) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,64 +23,45 @@ VERSION = 1
 class Accepted:
     """Findings that are no news: of single rows, told by what the row holds, and of groups, told by their problem.
 
-    A row that holds the same values is the same row, wherever it stands. Where rows have names (``--id``), a row of the
-    same name is the same if the value that was questioned is.
+    A row that holds the same values is the same row, wherever it stands. Where rows have names (``--id-column``), a row
+    of the same name is the same if the value that was questioned is. Each of ``signs`` begins with a kind of problem
+    and "key", "id" or "group".
     """
 
-    keys: frozenset[tuple[str, str]] = frozenset()
-    named: frozenset[tuple[str, str, str]] = frozenset()
-    groups: frozenset[tuple[str, str]] = frozenset()
+    signs: frozenset[tuple[str, ...]] = frozenset()
 
     @classmethod
     def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Accepted:
         """Read the file that a page saves, or the summary of an earlier audit, or the content of either."""
         content = source if isinstance(source, Mapping) else _load(Path(source), what)
         name = what if isinstance(source, Mapping) else str(source)
-        fine, earlier = content.get("fine"), content.get("entries")
         try:
-            if isinstance(fine, list):
-                if content.get("version") != VERSION:
-                    raise ValueError(
-                        f"{name} was written by another version of likely: mark the findings as fine again"
-                    )
-                return cls._of(fine, groups=True)
-            if isinstance(earlier, list):
-                return cls._of([row for entry in earlier for row in entry["marks"]], groups=False)
+            if not isinstance(content.get("fine"), list):
+                return cls(frozenset(_signs(mark for entry in content["entries"] for mark in entry["marks"])))
+            if content.get("version") != VERSION:
+                raise ValueError(f"{name} was written by another version of likely: mark the findings as fine again")
+            return cls(frozenset(_signs(content["fine"])))
         except (KeyError, TypeError, AttributeError):
-            pass
-        raise ValueError(
-            f"{name} is not a file of findings: give summary.json of an earlier audit, or what a page saved"
-        )
-
-    @classmethod
-    def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Accepted:
-        rows = [mark for mark in marks if "key" in mark]
-        others = [mark for mark in marks if "key" not in mark]
-        whole = [mark for mark in others if mark["group"]] if groups else []
-        if not groups and others:
-            raise KeyError("key")
-        return cls(
-            frozenset((str(mark["kind"]), str(mark["key"])) for mark in rows),
-            frozenset((str(mark["kind"]), str(mark["id"]), str(mark["value"])) for mark in rows if "id" in mark),
-            frozenset((str(mark["kind"]), str(mark["group"])) for mark in whole),
-        )
+            raise ValueError(
+                f"{name} is not a file of findings: give summary.json of an earlier audit, or what a page saved"
+            ) from None
 
     def __or__(self, other: Accepted) -> Accepted:
-        return Accepted(self.keys | other.keys, self.named | other.named, self.groups | other.groups)
+        return Accepted(self.signs | other.signs)
 
     def marks(self) -> list[dict[str, str]]:
         """What a file that is read again holds."""
-        rows = [{"kind": kind, "key": key} for kind, key in sorted(self.keys)]
-        whole = [{"kind": kind, "group": group} for kind, group in sorted(self.groups)]
-        return [*rows, *whole]
+        return [{"kind": kind, what: text} for kind, what, text, *_ in sorted(self.signs) if what != "id"]
 
     def strip(self, finding: Finding, names: RowNames) -> Finding:
         """The finding without what is known."""
-        if not len(finding.rows) or not (self.keys or self.groups):
+        if not len(finding.rows) or not self.signs:
             return finding
-        keys = dict(zip(finding.rows.tolist(), names.keys(finding.rows), strict=True))
-        seen = {row for row, key in keys.items() if (finding.name, key) in self.keys}
-        seen |= {suspect.row for suspect in finding.suspects if self._covers(suspect, names)}
+        keys = zip(finding.rows.tolist(), names.keys(finding.rows), strict=True)
+        seen = {row for row, key in keys if (finding.name, "key", key) in self.signs}
+        for own in finding.suspects:
+            if self.signs & {(own.kind, "group", own.group), (own.kind, "id", names.name(own.row), questioned(own))}:
+                seen.add(own.row)
         left = ~np.isin(finding.rows, list(seen))
         return replace(
             finding,
@@ -90,11 +71,16 @@ class Accepted:
             known=int((~left).sum()),
         )
 
-    def _covers(self, suspect: Suspect, names: RowNames) -> bool:
-        if suspect.group and (suspect.kind, suspect.group) in self.groups:
-            return True
-        name = names.name(suspect.row)
-        return name is not None and (suspect.kind, name, questioned(suspect)) in self.named
+
+def _signs(marks: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for mark in marks:
+        kind = str(mark["kind"])
+        if "key" in mark:
+            yield kind, "key", str(mark["key"])
+        elif mark["group"]:
+            yield kind, "group", str(mark["group"])
+        if "id" in mark:
+            yield kind, "id", str(mark["id"]), str(mark["value"])
 
 
 @dataclass(frozen=True)
@@ -106,7 +92,6 @@ class RowNames:
 
     values: pd.DataFrame | None
     id: str | None = None
-    _keys: dict[int, str] = field(default_factory=dict, repr=False, compare=False)  # that were asked for before
 
     def called(self, row: int) -> str:
         """A row by its name, and by its place if it has none, or shares it with others."""
@@ -144,14 +129,10 @@ class RowNames:
         """
         if self.values is None:
             return [f"row {row}" for row in rows]
-        new = list(dict.fromkeys(int(row) for row in rows if int(row) not in self._keys))
-        table = self.values.loc[new]
-        columns = sorted(str(name) for name in table.columns)
-        texts = [[cell_text(value) for value in table[name].tolist()] for name in columns]
-        for row, whole in zip(new, zip(*texts, strict=True), strict=True):
-            text = repr(whole).encode(errors="surrogatepass")
-            self._keys[row] = hashlib.blake2b(text, digest_size=8).hexdigest()
-        return [self._keys[int(row)] for row in rows]
+        table = self.values.loc[list(rows)]
+        texts = [[cell_text(value) for value in table[name].tolist()] for name in sorted(table.columns, key=str)]
+        wholes = (repr(whole).encode(errors="surrogatepass") for whole in zip(*texts, strict=True))
+        return [hashlib.blake2b(whole, digest_size=8).hexdigest() for whole in wholes]
 
     def mark(self, suspect: Suspect, key: str) -> dict[str, str]:
         """What has to be kept of a finding to know it again."""
@@ -168,8 +149,6 @@ def questioned(suspect: Suspect) -> str:
 def _load(path: Path, what: str) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{what}: {path} does not exist") from None
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{what}: {path} cannot be read as JSON: {error}") from None
     return content if isinstance(content, Mapping) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from likely._destination import keep_inputs, writable, write_together
-from likely._rows.reading.table import counted
+from likely._destination import keep_inputs, writable, write_parquet, write_together
+from likely._files import replacing
+from likely._rows.reading.table import counted, listed
 from likely._typing import Index
-from likely.auditing.page.report import extract, page
+from likely.auditing.page.report import page
 from likely.auditing.results.accepted import Accepted, RowNames
 from likely.auditing.results.finding import KINDS, Finding, Suspect, plain, verdict
 from likely.auditing.results.ranking import Entry, entries
@@ -141,10 +142,12 @@ class Audit:
             columns = {self.id: self.values[self.id].to_numpy(), **columns}
         for finding in self.findings:
             columns |= finding.scores
-        why = np.full(self.rows, "", dtype=object)
-        for suspect in reversed(self.suspects):
-            why[suspect.row] = suspect.headline
-        return pd.DataFrame(columns | {"why": why}).rename_axis("row")
+        return self._with_reasons(pd.DataFrame(columns).rename_axis("row"))
+
+    def _with_reasons(self, scores: pd.DataFrame) -> pd.DataFrame:
+        """The scores of some rows, and why they are suspicious."""
+        why = {suspect.row: suspect.headline for suspect in reversed(self.suspects)}
+        return scores.assign(why=[why.get(row, "") for row in scores.index.tolist()])
 
     def frame(self) -> pd.DataFrame:
         """The suspects as a frame, in their order.
@@ -154,21 +157,15 @@ class Audit:
             sure that is, how far off the value is in usual deviations, the harm by which the list is sorted, what
             rows with the same problem share, and the headline.
         """
-        suspects = self.suspects
-        named = {} if self.id is None else {self.id: [self.names.written(suspect.row) for suspect in suspects]}
-        return pd.DataFrame(
-            {
-                "row": [suspect.row for suspect in suspects],
-                **named,
-                "kind": [suspect.kind for suspect in suspects],
-                "verdict": [verdict(suspect.wrong) for suspect in suspects],
-                "certainty": [suspect.score for suspect in suspects],
-                "far": [suspect.far for suspect in suspects],
-                "harm": [suspect.harm for suspect in suspects],
-                "group": [suspect.group for suspect in suspects],
-                "what": [suspect.headline for suspect in suspects],
-            }
-        )
+        rows = [
+            (own.row, own.kind, verdict(own.wrong), own.score, own.far, own.harm, own.group, own.headline)
+            for own in self.suspects
+        ]
+        names = ["row", "kind", "verdict", "certainty", "far", "harm", "group", "what"]
+        frame = pd.DataFrame(rows, columns=names)
+        if self.id is not None:
+            frame.insert(1, self.id, [self.names.written(row) for row in frame["row"]])
+        return frame
 
     def summary(self) -> dict[str, Any]:
         """Return the findings as numbers and words, for the JSON file.
@@ -206,13 +203,11 @@ class Audit:
 
     def __repr__(self) -> str:
         lines = [f"Audit of {self.name}: {self.lede()}"]
-        lines += [f"  {verdict(entry.wrong):>5}  {self._line(entry)}" for entry in self.entries[:10]]
+        for entry in self.entries[:10]:
+            row = "" if len(entry.rows) > 1 else f"{self.names.called(int(entry.rows[0]))}: "
+            lines.append(f"  {verdict(entry.wrong):>5}  {row}{entry.headline}")
         more = len(self.entries) - 10
         return "\n".join([*lines, *([f"  and {more:,} more"] if more > 0 else [])])
-
-    def _line(self, entry: Entry) -> str:
-        """An entry in one line: an entry of several rows says how many they are."""
-        return entry.headline if len(entry.rows) > 1 else f"{self.names.called(int(entry.rows[0]))}: {entry.headline}"
 
     def lede(self) -> str:
         """Return the findings in one sentence.
@@ -223,24 +218,22 @@ class Audit:
         >>> Audit("tidy", 10, "none", None, ()).lede()
         'no row of 10 is suspicious.'
         """
-        rows: dict[str, list[Index]] = {"copy": [], "wrong": [], "odd": []}
+        rows: dict[str, set[int]] = {"copy": set(), "wrong": set(), "odd": set()}
         for entry in self.entries:
-            rows["copy" if entry.kind in ("duplicates", "overlap") else verdict(entry.wrong)].append(entry.rows)
-        copies, wrong, odd = (
-            np.unique(np.concatenate([np.zeros(0, np.int64), *of_verdict])) for of_verdict in rows.values()
-        )
+            rows["copy" if entry.kind in ("duplicates", "overlap") else verdict(entry.wrong)].update(
+                entry.rows.tolist()
+            )
         parts = [
-            (len(wrong), "is probably wrong", "are probably wrong"),
-            (len(np.setdiff1d(odd, wrong)), "is odd but may be right", "are odd but may be right"),
-            (len(copies), "repeats another row", "repeat other rows"),
+            (len(rows["wrong"]), "is probably wrong", "are probably wrong"),
+            (len(rows["odd"] - rows["wrong"]), "is odd but may be right", "are odd but may be right"),
+            (len(rows["copy"]), "repeats another row", "repeat other rows"),
         ]
         clauses = [counted(count, singular, plural) for count, singular, plural in parts if count]
         news = f"; {counted(self.hidden, 'known before is', 'known before are')} not shown" if self.hidden else ""
         if not clauses:
             judged = "" if all(finding.judged for finding in self.findings) else ", as far as could be judged"
             return f"no row of {self.rows:,} is suspicious{judged}{news}."
-        last = " and ".join([", ".join(clauses[:-1]), clauses[-1]]) if len(clauses) > 1 else clauses[0]
-        return f"of {self.rows:,} rows, {last}{news}."
+        return f"of {self.rows:,} rows, {listed(clauses, last=' and ')}{news}."
 
     def save(self, folder: str | os.PathLike[str], command: str = "") -> Path:
         """Write report.html, scores.csv and summary.json: all three or none, and never over the data.
@@ -258,7 +251,8 @@ class Audit:
         files = (PAGE, self.scores_file, SUMMARY)
         keep_inputs([folder / name for name in files], {f"the data ({path})": path for path in self.inputs})
         with writable(folder, create=True):
-            texts = {SUMMARY: _json(plain(self.summary())), PAGE: page(self, command)}
+            summary = json.dumps(plain(self.summary()), indent=1, ensure_ascii=False, allow_nan=False)
+            texts = {SUMMARY: summary + "\n", PAGE: page(self, command)}
             # The name of a file may hold what is no Unicode.
             self._write(
                 folder, {folder / name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
@@ -275,41 +269,72 @@ class Audit:
         scores = scores_csv(self.scores).encode("utf-8", "backslashreplace")
         write_together({folder / self.scores_file: scores, **contents})
 
-    def _repr_html_(self) -> str:
-        return extract(self)
 
+@dataclass(frozen=True, repr=False)
+class LongAudit(Audit):
+    """What was found in a table that was read by blocks.
 
-def _json(summary: dict[str, Any]) -> str:
-    """A summary that people can read, with a line per entry: there may be a hundred thousand marks."""
+    Attributes:
+        findings: of the worst rows of each kind; ``summary`` and ``numbers`` of each count all.
+        scores: a frame of the rows that are listed; ``save`` writes ``scores.parquet`` with all rows.
+        listed: how many rows are listed.
+        parts: a function that yields the scores of all rows, part by part.
+        flagged: how many rows are suspicious.
+        read: how many rows the models were fitted on.
+        paths: the local files of the table.
+    """
 
-    def written(value: Any, indent: int | None = 1) -> str:
-        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    parts: Callable[[], Iterator[pd.DataFrame]] = field(default=lambda: iter(()), compare=False)
+    flagged: int = 0
+    read: int = 0
+    paths: tuple[str, ...] = ()
+    scores_file: ClassVar[str] = "scores.parquet"
 
-    lines = {key: written(value) for key, value in summary.items()}
-    lines["entries"] = "[" + ",".join(f"\n  {written(entry, None)}" for entry in summary["entries"]) + "]"
-    return "{\n " + ",\n ".join(f"{written(key)}: {text}" for key, text in lines.items()) + "\n}\n"
+    @property
+    def listed(self) -> int:
+        """How many suspicious rows are listed."""
+        return len(self.suspicious)
+
+    @property
+    def count(self) -> int:
+        """How many rows are suspicious, listed or not."""
+        return max(self.flagged - self.hidden, self.listed)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """The scores of the rows that are listed."""
+        listed = [part[part.index.isin(self.suspicious)] for part in self.parts()]
+        return self._with_reasons(pd.concat(listed))
+
+    def lede(self) -> str:
+        """What was found, in one sentence."""
+        more, sentence = self.count - self.listed, super().lede()
+        beyond = f"; {more:,} more, with less certainty, are in {self.scores_file}."
+        return sentence if more <= 0 else sentence[:-1] + beyond
+
+    def summary(self) -> dict[str, Any]:
+        """What was found, in numbers and in the order of the list."""
+        return super().summary() | {"listed": self.listed, "rows_read": self.read}
+
+    @property
+    def inputs(self) -> tuple[str | os.PathLike[str], ...]:
+        """The files that were read."""
+        return self.paths
+
+    def _write(self, folder: Path, contents: dict[Path, bytes]) -> None:
+        with replacing(folder / self.scores_file) as beside:
+            write_parquet((self._with_reasons(part).reset_index() for part in self.parts()), beside)
+            write_together(contents)
 
 
 def scores_csv(scores: pd.DataFrame) -> str:
-    """A CSV in which no cell is a formula, by column: pandas takes three times as long for a million rows."""
-    names = [scores.index.name or "", *map(str, scores.columns)]
-    columns = [_cells(scores.index.to_series()), *(_cells(scores[name]) for name in scores.columns)]
-    return "\n".join([",".join(map(_quoted, names)), *map(",".join, zip(*columns, strict=True)), ""])
-
-
-def _cells(column: pd.Series[Any]) -> list[str]:
-    """The values of a column as they are written; a missing one is empty."""
-    if pd.api.types.is_float_dtype(column.dtype):
-        return ["" if value != value else f"{value:.6g}" for value in column.tolist()]
-    if pd.api.types.is_numeric_dtype(column.dtype) and not column.hasnans:
-        return list(map(str, column.tolist()))
-    codes, levels = pd.factorize(column)  # most texts, such as a kind of finding, are those of many rows
-    return np.array([*(_quoted(str(level)) for level in levels), ""], object)[codes].tolist()
-
-
-def _quoted(text: str) -> str:
-    text = harmless(text)
-    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
+    """A CSV in which no cell is a formula."""
+    safe = scores.rename(columns=lambda name: harmless(str(name)))
+    for place, kind in enumerate(safe.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            texts = safe.iloc[:, place].map(str, na_action="ignore").map(harmless, na_action="ignore")
+            safe.isetitem(place, texts)
+    return str(safe.to_csv(float_format="%.6g", lineterminator="\n"))
 
 
 def harmless(text: str) -> str:

@@ -37,7 +37,6 @@ KINDS: dict[str, Chip | None] = {
     "drift": None,
     "order": None,
     "groups": None,
-    "noise": None,
     "calibration": None,
 }
 _FARTHEST = 50.0  # deviations: further off is not worse

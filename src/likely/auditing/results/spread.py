@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,49 +19,30 @@ class Weighted(NamedTuple):
     weights: Array | None
 
 
-@dataclass
-class Spread:
-    """Values of all rows: the highest as they are, and every so many-th of the others, each for as many.
+class Spread(NamedTuple):
+    """Values of all rows.
 
-    >>> spread = Spread(3_000_000)
-    >>> for start in range(0, 3_000_000, 1_000_000):
-    ...     spread.add(np.arange(start, start + 1_000_000) % 7)
-    >>> values, weights = spread.summary()
+    >>> values, weights = Spread.of(np.arange(3_000_000) % 7).summary()
     >>> round(float(weights.sum())) == 3_000_000, float(values.max())
     (True, 6.0)
     """
 
-    rows: int
-    _highest: Array = field(default_factory=lambda: np.zeros(0))
-    _others: list[Array] = field(default_factory=list)
-    _seen: int = 0
+    values: Array
 
     @classmethod
-    def of(cls, values: Any, rows: int) -> Self:
-        """Of one block."""
-        spread = cls(rows)
-        spread.add(values)
-        return spread
-
-    def add(self, values: Any) -> None:
-        """Take in further rows."""
-        scores = np.asarray(values, np.float64)
-        stride = max(1, self.rows // _KEPT)
-        self._others.append(scores[-self._seen % stride :: stride])
-        self._seen += len(scores)
-        if stride > 1:
-            both = np.concatenate([self._highest, scores])
-            self._highest = np.partition(both, -_HIGHEST)[-_HIGHEST:] if len(both) > _HIGHEST else both
+    def of(cls, values: Any, _rows: int = 0) -> Self:
+        """From the values of all rows."""
+        return cls(np.asarray(values, np.float64))
 
     def summary(self) -> Weighted:
-        """Values, and of how many rows each is."""
-        others = np.concatenate([np.zeros(0), *self._others])
-        if not len(self._highest):
-            return Weighted(others, None)
-        others = others[others < self._highest.min()]
-        left = self._seen - len(self._highest)
-        weight = np.full(len(others), left / max(1, len(others)))
-        if left and not len(others):  # all others equal the lowest of the highest
-            others, weight = self._highest.min(keepdims=True), np.array([float(left)])
-        values = np.concatenate([self._highest, others])
-        return Weighted(values, np.concatenate([np.ones(len(self._highest)), weight]))
+        """The values, and of how many rows each is: of very many the highest, and every so many-th of the others."""
+        n, stride = len(self.values), max(1, len(self.values) // _KEPT)
+        if stride == 1:
+            return Weighted(self.values, None)
+        highest = np.partition(self.values, -_HIGHEST)[-_HIGHEST:]
+        others = self.values[::stride]
+        others = others[others < highest.min()]
+        if not len(others):  # all others equal the lowest of the highest
+            others = highest.min(keepdims=True)
+        weights = np.full(len(others), (n - _HIGHEST) / len(others))
+        return Weighted(np.append(highest, others), np.append(np.ones(_HIGHEST), weights))

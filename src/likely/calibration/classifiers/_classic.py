@@ -13,8 +13,7 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._logits import LabelledLogits, Labels
+from likely.calibration.classifiers._base import Calibrator, LabelledLogits, Labels
 
 
 class Sigmoid(NamedTuple):
@@ -50,7 +49,7 @@ class _OneVersusRest(Calibrator):
     curves_: list[Any]
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
-        return super()._fit_rows(rows.thinned() if rows.elsewhere else rows)
+        return super()._fit_rows(rows.thinned() if rows.table.mapped else rows)
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         self.curves_ = []

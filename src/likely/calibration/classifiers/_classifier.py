@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from likely._rows.folds import Split
 from likely._typing import Array
+from likely.calibration._choice import make_calibrator
 from likely.calibration._estimator import CalibratedEstimator, Outputs, Weight, by_blocks_or_texts
-from likely.calibration._methods import make_calibrator
 from likely.calibration.classifiers._base import Calibrator
 
 

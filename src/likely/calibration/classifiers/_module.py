@@ -11,7 +11,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
-from likely.calibration._methods import make_calibrator
+from likely.calibration._choice import make_calibrator
 from likely.calibration.classifiers._base import Calibrator
 
 

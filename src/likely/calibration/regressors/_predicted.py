@@ -16,8 +16,7 @@ from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
 from likely.calibration._row_factor import LINK, DeepCalibrator, few
-from likely.calibration.regressors._forecasts import Forecasts
-from likely.calibration.regressors._scale import ScaleCalibrator, common_scale
+from likely.calibration.regressors._scale import Forecasts, ScaleCalibrator, common_scale
 
 _FOLDS = 5
 
@@ -98,7 +97,7 @@ class LinearScale(ScaleCalibrator):
             training = rows.at(train)
             base = common_scale(Rows(z[train]), training.weight, self._family.power)
             solution = self._solve(z[train] / base, training)
-            u = MetRanges.of(solution, training.source).u(solution, rows.source.taken(fold).whole())
+            u = MetRanges.of(solution, training.source).u(solution, rows.source[fold])
             residuals = (z[fold] / base).to(u)
             losses = torch.stack([self._family.relative(residuals, share * u)[0] for share in shares.to(u)])
             gains[:, fold] = (losses[0] - losses).double().cpu()
@@ -122,22 +121,17 @@ class MetRanges(NamedTuple):
     def of(cls, solution: Solution, source: Rows) -> MetRanges:
         """Return the ranges of rows that a solution was fitted to."""
 
-        def ends(rows: Any) -> tuple[Tensor, Tensor]:
-            x = source[rows]
-            u = solution(x)
-            return torch.stack([-x.amin(0), x.amax(0)]), torch.stack([-u.min(), u.max()])
+        def ends(rows: Any) -> Tensor:
+            columns = torch.column_stack([source[rows], solution(source[rows])])
+            return torch.stack([-columns.amin(0), columns.amax(0)])
 
-        (low, high), (least, most) = source.total(ends, add=_maxima)
-        return cls(-low, high, (float(-least), float(most)))
+        negative, high = source.total(ends, add=torch.maximum)
+        return cls(-negative[:-1], high[:-1], (float(-negative[-1]), float(high[-1])))
 
     def u(self, solution: Solution, x: Tensor) -> Tensor:
         """Return u within its range, of features within theirs: a line does not extrapolate."""
         inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
         return solution(inside).clamp(*self.range)
-
-
-def _maxima(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    return torch.maximum(left[0], right[0]), torch.maximum(left[1], right[1])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -17,8 +17,8 @@ from torch.distributions import Distribution
 
 from likely._rows.sources import refuse_blocks
 from likely._typing import Array
+from likely.calibration._choice import make_scale_calibrator
 from likely.calibration._estimator import CalibratedEstimator, Outputs, Weight, by_blocks_or_texts
-from likely.calibration._methods import make_scale_calibrator
 from likely.calibration.regressors._scale import ScaleCalibrator
 
 

@@ -1,25 +1,103 @@
-"""The base class of calibrators of regressors, and one factor for all scales."""
+"""The base class of calibrators of regressors, the forecasts they are fitted to, and one factor for all scales."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.blocks import Rows, column, like
-from likely._rows.checks import all_or_nothing
-from likely._rows.sources import source_of
+from likely._rows.blocks import Rows, like
+from likely._rows.checks import all_or_nothing, check_features
+from likely._rows.contents import Keys, contents
+from likely._rows.sources import by_blocks, is_source, spooled
 from likely._typing import Array
-from likely.calibration._by_rows import by_rows, remember_columns
+from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.calibration._row_factor import LINK
-from likely.calibration.regressors._forecasts import Forecasts
 from likely.likelihoods import LIKELIHOODS, Likelihood
+
+KEPT_NUMBERS = 2**22  # maximum size of the rows that folds are made of, where rows are in blocks
+
+
+@dataclass(frozen=True)
+class Forecasts(HeldOutRows):
+    """A regressor's predictions for some rows: means, and scales (the ``answers``; None without)."""
+
+    mean: Tensor
+
+    @classmethod
+    def checked(cls, mean: Any, scale: Any, features: Any, y: Any = None, sample_weight: Any = None) -> Forecasts:
+        """Return the rows of positive weight, after a check of every number; without targets, ``y`` is None."""
+        table = spooled("mean", mean, scale=scale, features=features, y=y, sample_weight=sample_weight)
+        mean, scale, features, y, sample_weight = table.arguments
+        if table.mapped and mean.ndim > 1:
+            remedy = "name the others by scale=, y=, features= and sample_weight="
+            raise ValueError(f"the table must have one column left, the mean, and has {mean.shape[1]}: {remedy}")
+        centre = _column("mean", mean)
+        spread = None if scale is None else _column("scale", scale, like=centre)
+        if spread is not None and not bool((spread > 0).all()):
+            raise ValueError("scale must be positive in every row: clip it or drop these rows")
+        extra = check_features(features, len(centre))
+        target = None if y is None else _column("y", y, like=centre)
+        return cls(spread, target, extra, check_weight(sample_weight, centre), centre, table=table).counted()
+
+    @property
+    def kept(self) -> int:
+        return KEPT_NUMBERS // (3 + self.width) if self.table.mapped else len(self.weight)
+
+    @property
+    def scale(self) -> Tensor:
+        """The regressor's scales, or ones."""
+        return torch.ones_like(self.mean) if self.answers is None else self.answers
+
+    @property
+    def residuals(self) -> Rows:
+        """The targets less the means, over the scales."""
+        return Rows((self.y - self.mean) / self.scale)
+
+    @property
+    def width(self) -> int:
+        """The number of features per row."""
+        return 0 if self.features is None else self.features.shape[1]
+
+    @property
+    def source(self) -> Rows:
+        """The features, if numbers, else the mean and, where the regressor has one, the log scale."""
+        if self.features is not None:
+            return self.features
+        return Rows(torch.stack([self.mean] if self.answers is None else [self.mean, self.answers.log()], dim=1))
+
+    def keys(self) -> Keys:
+        return contents(Rows(self.mean[:, None]), self.features, rounded=True)
+
+    def fit(self, step: Any) -> Any:
+        if not hasattr(step, "_fit_rows"):
+            raise TypeError(f"steps and candidates must be scale calibrators of likely.calibration, got {step!r}")
+        return clone(step)._fit_rows(self)
+
+    def after(self, fitted: Any) -> Forecasts:
+        return replace(self, answers=fitted._scales(self))
+
+    def nll(self, fitted: Any) -> Array:
+        return -fitted._distribution(self).log_prob(self.y).double().cpu().numpy()
+
+
+def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:
+    numbers = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
+    if numbers.ndim != 1 or (like is not None and numbers.shape != like.shape):
+        rows = "(rows,)" if like is None else f"({len(like)},)"
+        raise ValueError(f"{name} must hold one number per row, shape {rows}; got {tuple(numbers.shape)}")
+    if len(numbers) == 0:
+        raise ValueError(f"{name} has no rows")
+    if not bool(numbers.isfinite().all()):
+        raise ValueError(f"{name} holds NaN or infinities: clean it first")
+    return numbers.to(like) if like is not None else numbers.to(torch.promote_types(numbers.dtype, torch.float32))
 
 
 @dataclass(frozen=True)
@@ -110,7 +188,7 @@ class ScaleCalibrator(BaseEstimator):
         if y is None:
             raise ValueError("y must hold one number per row: a scale is learned from targets")
         rows = Forecasts.checked(mean, scale, features, y, sample_weight)
-        remember_columns(self, rows)
+        self.column_names_ = rows.table.columns
         return self._fit_rows(rows)
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
@@ -128,13 +206,13 @@ class ScaleCalibrator(BaseEstimator):
             TypeError: the rows are in blocks; :meth:`predict_scale` and :meth:`predict_interval` take these.
         """
         check_is_fitted(self)
-        if source_of(mean) is not None:
+        if is_source(mean):
             raise TypeError(
                 "distributions are of rows in memory: use predict_scale or predict_interval, which take blocks"
             )
         return self._distribution(Forecasts.checked(mean, scale, features))
 
-    @by_rows("scale", "features")
+    @by_blocks(per_row="scale features", frames=False)
     def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
         """Return the calibrated scale of each row; after an isotonic map, the standard deviation.
 
@@ -149,6 +227,7 @@ class ScaleCalibrator(BaseEstimator):
         check_is_fitted(self)
         return like(self._scales(Forecasts.checked(mean, scale, features)), mean)
 
+    @by_blocks(arrays=lambda **_: 2, per_row="scale features", frames=False)
     def predict_interval(self, mean: Any, scale: Any, features: Any = None, coverage: float = 0.9) -> tuple[Any, Any]:
         """Return the central interval of each row's calibrated distribution.
 
@@ -163,18 +242,9 @@ class ScaleCalibrator(BaseEstimator):
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
-        tail = (1 - coverage) / 2
-        if source_of(mean) is not None:
-            lower, upper = (self._quantile(mean, scale, features, level=level) for level in (tail, 1 - tail))
-            return lower, upper
         distribution = self.distribution(mean, scale, features)
-        level = torch.tensor(tail, dtype=torch.float64).to(distribution.mean)
+        level = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
         return like(distribution.icdf(level), mean), like(distribution.icdf(1 - level), mean)
-
-    @by_rows("scale", "features")
-    def _quantile(self, mean: Any, scale: Any, features: Any, *, level: float) -> Any:
-        distribution = self.distribution(mean, scale, features)
-        return like(distribution.icdf(torch.tensor(level, dtype=torch.float64).to(distribution.mean)), mean)
 
     @property
     def _family(self) -> Family:
@@ -244,7 +314,7 @@ class GlobalScale(ScaleCalibrator):
 
 def common_scale(z: Rows, weight: Array, power: int) -> float:
     """Return the factor of highest likelihood for all scales, in closed form, given the residuals."""
-    weights = column(weight)
+    weights = torch.as_tensor(weight)
 
     def sums(rows: Any) -> Tensor:
         sizes = z[rows].double().abs()

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
-from torch.distributions.transforms import AffineTransform, ComposeTransform
 
-from likely.constraints import Interval, ShiftedSoftplus
+from likely.constraints import Interval
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods import Likelihood as Record
 from likely.losses import LikelihoodLoss
@@ -85,7 +84,6 @@ class NetworkLikelihood:
         rows: int = 0,
         isolated: bool = False,
         start: Mapping[str, Tensor] | None = None,
-        relative: float | None = None,
         **options: Any,
     ) -> LikelihoodLoss:
         """Return the loss of predictions (members, rows, targets), or of logits (members, classes, rows)."""
@@ -93,21 +91,18 @@ class NetworkLikelihood:
 
         def parameter(name: str) -> Parameter:
             slot, full_shape = self.family.slots[name], (*shape, *self.axes.get(name, ()))
-            init = start.get(name, slot.init if slot.start else None)
+            init = start.get(name)
             if isinstance(slot.constraint, Interval) and isinstance(init, Tensor):  # fitted to an end of its range
                 low, high = slot.constraint.low, slot.constraint.high
                 init = init.clamp(low + 1e-3 * (high - low), high - 1e-3 * (high - low))
-            options: dict[str, Any] = {"init": init}
-            if relative is not None and init is not None and name in UNITS:
-                options["constraint"] = ComposeTransform([ShiftedSoftplus(relative), AffineTransform(0.0, init)])
             if self.kind == "fixed":
                 return Fixed(slot.init)
             if self.kind == "global":
-                return Global((members, 1, *full_shape), **options)
+                return Global((members, 1, *full_shape), init=init)
             if self.kind == "data":
-                return SharedData(rows, full_shape, fallback="mean", **options)
+                return SharedData(rows, full_shape, fallback="mean", init=init)
             head = MemberLinear(members, width, math.prod(full_shape), gain=0.0)
-            return Predicted(width, full_shape, net=head, normalize=False, isolated=isolated, **options)
+            return Predicted(width, full_shape, net=head, normalize=False, isolated=isolated, init=init)
 
         parameters = {name: parameter(name) for name in self.family.slots}
         return self.with_parameters(**parameters, **options)

@@ -19,9 +19,6 @@ from likely.tabular.networks.lines import start_at_lines
 from likely.tabular.networks.modules import MLP, Copies, tensors_of
 from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, TrainingRows, deal, in_chunks
 
-SCALE_OFFSET = (
-    0.01  # offset (the paper's) of a scale learned together with the mean, relative to the linear model's residuals
-)
 WEIGHT_DECAY, DROPOUT = 0.1, 0.1  # of AdamW, and share of the hidden units that is dropped in training
 PATIENCE = 150  # steps without a lower held-out loss after which training ends
 RATE_MULTIPLIER = 1.0  # of the likelihood's learning rate; the paper has 0.1, at learning rates ten times lower
@@ -116,8 +113,6 @@ def start_members(
     options: dict[str, Any] = {"beta": 0.5} if objective == "beta" else {}
     faithful = objective == "faithful"
     options |= {"width": features.shape[-1], "rows": len(rows.x), "isolated": faithful, "start": start}
-    if rows.shape:
-        options["relative"] = SCALE_OFFSET
     loss_fn = likelihood.loss(members, rows.shape, **options).to(rows.x.device)
     plain = likelihood.plain().loss(members, rows.shape).to(rows.x.device) if faithful else None
     fitted = NetworkWithLoss(model, loss_fn)
@@ -233,8 +228,7 @@ def predict_out_of_fold(folds: Tensor, n: int, compute: Callable[[Tensor], Tenso
 
 def fit_likelihood(rows: TrainingRows, likelihood: NetworkLikelihood, prediction: Tensor) -> dict[str, Tensor]:
     """Fit one value of each parameter for all rows, by maximum likelihood at these predictions."""
-    start = _rough(rows, prediction) if likelihood.record.start is None else None
-    loss_fn = likelihood.constant().loss(1, rows.shape, start=start, relative=0.0).to(rows.x.device)
+    loss_fn = likelihood.constant().loss(1, rows.shape).to(rows.x.device)
     total = rows.weight.double().sum()
     double_rows = replace(rows, y=rows.y.double()) if rows.shape else rows
 
@@ -249,11 +243,9 @@ def fit_likelihood(rows: TrainingRows, likelihood: NetworkLikelihood, prediction
             name: likelihood.expanded(name, getattr(loss_fn, name)().float(), (1, 1, *rows.shape))[0, 0]
             for name in likelihood.family.slots
         }
-    return {name: value.clamp(min=MIN_SCALE) if name == "scale" else value for name, value in constants.items()}
+    return {name: bounded(name, value) for name, value in constants.items()}
 
 
-def _rough(rows: TrainingRows, prediction: Tensor) -> dict[str, Tensor]:
-    """Return a start for the search of a scale: the mean absolute residual, which is zero only for a perfect fit."""
-    if not rows.shape:
-        return {"temperature": rows.weight.new_ones(())}
-    return {"scale": (rows.y - prediction).abs().mean(0).clamp(min=MIN_SCALE)}
+def bounded(name: str, value: Tensor) -> Tensor:
+    """Keep a scale from vanishing, as it would where predictions are exact."""
+    return value.clamp(min=MIN_SCALE) if name == "scale" else value

@@ -15,11 +15,18 @@ from likely._solvers.training import History
 from likely.tabular.networks.likelihood import UNITS, NetworkLikelihood, NetworkWithLoss
 from likely.tabular.networks.modules import Heads
 from likely.tabular.networks.rows import TrainingRows, deal, in_chunks
-from likely.tabular.networks.training import Training, TrainingRecipe, fit_likelihood, fit_members, learn, nll_at
+from likely.tabular.networks.training import (
+    Training,
+    TrainingRecipe,
+    bounded,
+    fit_likelihood,
+    fit_members,
+    learn,
+    nll_at,
+)
 
 HEAD_UNITS, HEAD_DROPOUT = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
 MARGIN = 2.0  # standard errors by which held-out rows must gain before a parameter varies with the row
-SCALE_OFFSET = 0.2  # offset of a scale or temperature, relative to the value for all rows
 CLIP_LEVEL = (
     0.01  # predicted parameters are clipped to the quantiles CLIP_LEVEL and 1 − CLIP_LEVEL of the training rows
 )
@@ -109,7 +116,7 @@ def fit_second(rows: TrainingRows, likelihood: NetworkLikelihood, base: Tensor, 
     recipe = replace(recipe, seed=recipe.seed + 1, **{**SECOND, "max_steps": steps})
     with Seeded(recipe.seed, all_draws=False):
         model = Heads(members, rows.x.shape[1] + base.shape[1], HEAD_UNITS, HEAD_DROPOUT)
-        loss_fn = likelihood.loss(members, rows.shape, width=model.width, start=constants, relative=SCALE_OFFSET)
+        loss_fn = likelihood.loss(members, rows.shape, width=model.width, start=constants)
     fitted = NetworkWithLoss(model, loss_fn).to(rows.x)
 
     def nll(index: Tensor) -> Tensor:
@@ -125,5 +132,6 @@ def fit_second(rows: TrainingRows, likelihood: NetworkLikelihood, base: Tensor, 
     predicted = in_chunks(len(rows.x), lambda part: second.unbounded(rows.x[part], base[part]), 1)
     for name, values in predicted.items():
         ends = np.quantile(values.flatten(0, 1).cpu().numpy(), [CLIP_LEVEL, 1 - CLIP_LEVEL], axis=0)
-        second.range[name] = (torch.as_tensor(ends[0]).to(values), torch.as_tensor(ends[1]).to(values))
+        low, high = (bounded(name, torch.as_tensor(end).to(values)) for end in ends)
+        second.range[name] = low, high
     return second

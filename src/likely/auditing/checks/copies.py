@@ -1,0 +1,294 @@
+"""Rows that repeat another of the same table, or of a second one: exactly, or almost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from likely._rows.reading.table import Table, counted, listed
+from likely._typing import Array, Index, Mask
+from likely.auditing.columns.kinds import Columns, as_numbers, design, read_columns, standardised
+from likely.auditing.results.accepted import RowNames
+from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
+
+UNREAD = ("identifier", "name", "empty")  # kinds of columns in which copies may differ
+ORDINARY = 0.3  # of the rows: if so many are copies, copies are ordinary
+_CLOSER = 0.05  # of the distance at which rows usually have a neighbour
+_DIRECTIONS = 6  # along which neighbours are looked for
+_LEAST = 3  # columns of numbers; in fewer dimensions chance neighbours are as close
+_AROUND = 20  # neighbours that tell how dense rows lie around one, and in how many dimensions
+_CHANCE = 0.05  # pairs that chance may bring as close as those that are named, in the whole table
+_DISCRETE, _LOOK = 20, 2_000  # values of a discrete column, at most, and rows in which they are counted
+_ROUNDING = 1e-6  # distances below this, in standard units, are equal in single precision
+_ALIKE, _NEARLY, _CONTRARY = 0.05, 0.1, 0.3  # how far off a copy is: exact, nearly, with another target
+_ASKED, _AMONG = 500, 5_000  # rows whose nearest neighbour is looked up, and rows among which it is
+_USUAL = 2.0  # times the usual difference of neighbours: copies that differ by less are repeated measurements
+_NOISY = 0.1  # of neighbours have another label: where fewer do, labels are determined
+_OFTEN = 0.5  # of the share of neighbours with another label: copies that differ as often are no mistakes
+
+
+@dataclass(frozen=True)
+class Twins:
+    """For each row the first row it repeats (-1: none), whether exactly, and whether the target differs."""
+
+    of: Index
+    exact: Mask
+    disagree: Mask
+
+    @classmethod
+    def of_rows(cls, of: Index, exact: Mask, target: pd.Series[Any] | None) -> Twins:
+        """Compare the targets of rows that repeat each other."""
+        codes = np.zeros(len(of)) if target is None else pd.factorize(target)[0]
+        return cls(of, exact, (of >= 0) & (codes != codes[of]))
+
+    @property
+    def first(self) -> Mask:
+        """One row of every group of equal ones, unless copies are ordinary."""
+        return ~self.exact | bool(self.exact.mean() > ORDINARY)
+
+    @property
+    def groups(self) -> Index:
+        """The same number for rows that repeat each other: a model that has seen one has seen the other."""
+        return np.where(self.of >= 0, self.of, np.arange(len(self.of)))
+
+
+def compared(columns: Columns, target: str | None) -> list[str]:
+    """The columns in which copies are equal: all but the target and those that number the rows."""
+    return [name for name, kind in columns.kinds.items() if name != target and kind not in UNREAD]
+
+
+def first_copies(keys: NDArray[np.uint64]) -> Index:
+    """For each row, by its key, the first that equals it; -1 if it is the first itself.
+
+    >>> first_copies(np.array([5, 9, 5], np.uint64)).tolist()
+    [-1, -1, 0]
+    """
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    leader = first[group]
+    return np.where(leader == np.arange(len(leader)), -1, leader)
+
+
+def row_keys(table: pd.DataFrame) -> NDArray[np.uint64]:
+    """A number per row that is the same for equal rows."""
+    return pd.util.hash_pandas_object(table, index=False).to_numpy()
+
+
+def find_twins(columns: Columns, target: str | None) -> Twins:
+    """The row that each row repeats in all columns but the target and those that number the rows.
+
+    >>> from likely.auditing.columns.kinds import read_columns
+    >>> table = pd.DataFrame({"a": [1, 2, 1], "b": [5.0, 6.0, 5.0], "y": ["p", "q", "q"]})
+    >>> twins = find_twins(read_columns(table), "y")
+    >>> twins.of, twins.disagree
+    (array([-1, -1,  0]), array([False, False,  True]))
+    """
+    names = compared(columns, target)
+    of = first_copies(row_keys(columns.typed[names])) if names else np.full(len(columns.typed), -1)
+    exact = of >= 0
+    near = _near_copies(columns, names, np.flatnonzero(~exact))
+    of[near[:, 1]] = near[:, 0]
+    twins = Twins.of_rows(of, exact, None if target is None else columns.typed[target])
+    if target is not None and columns.kinds[target] in ("number", "date"):  # near rows may have near targets
+        twins.disagree[~exact] = False
+    return twins
+
+
+def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
+    """Pairs (earlier, later) of these rows, none of which equals another, that are closer than chance explains."""
+    nothing = np.zeros((0, 2), np.int64)
+    if sum(columns.kinds[name] in ("number", "date") for name in names) < _LEAST or len(rows) < 20:
+        return nothing
+    X, _ = design(columns.typed[names].iloc[rows], {name: columns.kinds[name] for name in names})
+    # Missing here and there is alike; missing and present are far apart.
+    X = np.nan_to_num(standardised(X).astype(np.float32), nan=-9.0)
+    shadow = _shadow(X)
+    tree = cKDTree(shadow)
+    some = np.random.RandomState(0).permutation(len(rows))[:2_000]
+    usual = float(np.median(tree.query(shadow[some], k=2)[0][:, 1]))
+    if usual == 0:
+        return nothing
+    here = tree.indices  # rows beside each other in the tree look in the same branches: twice as fast
+    distance, other = tree.query(shadow[here], k=2, distance_upper_bound=_CLOSER * usual, workers=-1)
+    close = np.isfinite(distance[:, 1])
+    pairs = np.unique(np.sort(_partners(here[close], other[close]), axis=1), axis=0)
+    # Close in a few directions is a hint; close in all columns is what counts.
+    gap = np.linalg.norm(X[pairs[:, 0]] - X[pairs[:, 1]], axis=1)
+    pairs = pairs[gap < _CLOSER * usual * np.sqrt(X.shape[1] / shadow.shape[1])]
+    pairs = pairs[by_chance(tree, shadow, pairs) < _CHANCE]
+    return np.asarray(rows[pairs[_alike_by_chance(X, pairs) < _CHANCE]])
+
+
+def _partners(rows: Index, nearest: Index) -> Index:
+    """Each row and its nearest other: of the two nearest, a row itself may be the first or the second."""
+    return np.column_stack([rows, np.where(nearest[:, 0] == rows, nearest[:, 1], nearest[:, 0])])
+
+
+def _alike_by_chance(X: NDArray[np.float32], pairs: Index) -> Array:
+    """How many pairs chance would make as alike, given that few values of discrete columns are shared by many rows.
+
+    Among rows with the same categories and counts, others may vary in few dimensions, say along one amount: how close
+    those come is told by all rows, and how many of these share the discrete values by their share.
+    """
+    some = X[:: max(1, len(X) // _LOOK)]
+    discrete = np.array([len(np.unique(column)) <= _DISCRETE for column in some.T])
+    if discrete.all() or not discrete.any():
+        return np.zeros(len(pairs))
+    points = _shadow(X[:, ~discrete])
+    cells = pd.Series(row_keys(pd.DataFrame(X[:, discrete])))
+    share = cells.map(cells.value_counts(normalize=True)).to_numpy()[pairs[:, 0]]
+    return share * by_chance(cKDTree(points), points, pairs)
+
+
+def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows in a few random directions."""
+    random = np.random.RandomState(0).normal(size=(X.shape[1], min(_DIRECTIONS, X.shape[1])))
+    return X @ np.linalg.qr(random)[0].astype(np.float32)
+
+
+def by_chance(tree: cKDTree, points: NDArray[np.floating], pairs: Index) -> Array:
+    """How many pairs chance would bring as close as each of these, among all points.
+
+    Of k points in a ball of radius r in d dimensions the nearest to the centre is within c r with a probability of
+    about k c^d. Columns that are functions of each other leave few dimensions, in which close neighbours are common; d
+    is read off the distances to further neighbours, for each point and for all that are asked about.
+
+    >>> line, cloud = np.random.default_rng(0).normal(size=(2, 2000, 3))
+    >>> line[:] = line[:, :1]
+    >>> pair = np.array([[0, 1]])
+    >>> for points in (line, cloud):
+    ...     points[1] = points[0] + 1e-4
+    ...     print(bool(by_chance(cKDTree(points), points, pair)[0] < 0.05))
+    False
+    True
+    """
+    if not len(pairs):
+        return np.zeros(0)
+    around = min(_AROUND, len(points) - 1)
+    distance = tree.query(points[pairs[:, 0]], k=around + 1, workers=-1)[0][:, 1:]
+    far = np.maximum(distance[:, -1], 1e-300)
+    # The nearer half may be copies themselves.
+    outer = np.maximum(distance[:, around // 2 : -1], 1e-12 * far[:, None])
+    depth = np.log(far[:, None] / outer).sum(1)
+    # Order statistics of a uniform ball: the logarithms of outer / far have a mean that depends on ranks alone.
+    expected = sum(float(np.sum(1 / np.arange(rank, around))) for rank in range(around // 2 + 1, around))
+    dimensions = expected / np.maximum(depth, 1e-12)
+    dimensions = np.minimum(dimensions, np.median(dimensions))
+    gap = np.linalg.norm((points[pairs[:, 0]] - points[pairs[:, 1]]).astype(np.float64), axis=1)
+    return np.asarray(len(points) * around * (np.maximum(gap, _ROUNDING) / far) ** dimensions)
+
+
+def repeated_rows(
+    columns: Columns, twins: Twins, target: str | None, repeats: int | None = None, rows: int = 0
+) -> Finding | None:
+    """Report the rows that repeat an earlier one; of a longer table, ``repeats`` of its ``rows`` do."""
+    suspicious = twins.of >= 0
+    listed_rows = int(suspicious.sum())
+    count, rows = (listed_rows, len(suspicious)) if repeats is None else (repeats, rows)
+    if not count:
+        return None
+    if count > rows * ORDINARY:
+        return Finding(
+            "duplicates",
+            "Duplicate rows",
+            f"{count:,} rows repeat an earlier one: with so few columns or values, that is expected.",
+            numbers={"rows": 0, "repeated": count},
+        )
+    near, disagree = int((suspicious & ~twins.exact).sum()), int(twins.disagree.sum())
+    noise = bool(disagree) and _as_neighbours_do(columns, twins, str(target))
+    but = _but(columns.named("identifier"))
+
+    def explain(top: Index) -> Iterator[Explained]:
+        names = RowNames(columns.typed, next(iter(columns.named("name")), None))
+        values = columns.typed[target].tolist() if target is not None else []
+        for row in top.tolist():
+            other, same = int(twins.of[row]), bool(twins.exact[row])
+            nearly, which = "" if same else "almost ", names.called(int(columns.typed.index[other]))
+            reasons = [Reason("all columns" if same else "nearly all", f"as in {which}{but}", share=1.0)]
+            headline, group = f"{nearly}equals {which}{but}", f"{nearly}equal to another row{but}"
+            far = _ALIKE if same else _NEARLY
+            if twins.disagree[row]:
+                headline, far = f"{headline}, but has a different {target}", _ALIKE if noise else _CONTRARY
+                group = f"{nearly}equal to another row{_but([*columns.named('identifier'), 'the target'])}"
+                reasons.append(Reason(str(target), _shown(values[row]), f"{_shown(values[other])} in {which}", 1.0))
+            yield Explained(headline, reasons, far, wrong=False, group=group)
+
+    almost = "almost " if near == listed_rows else ""
+    parts = [f"{counted(count, f'row {almost}repeats', f'rows {almost}repeat')} an earlier one{but}"]
+    parts += [f"{near:,} of them almost"] if 0 < near < count else []
+    parts += [f"{disagree:,} with a different {target}"] if disagree else []
+    spread = f"so that is the usual spread of {target} and no sign of an error."
+    summary = ", ".join(parts) + "."
+    summary += f" Neighbouring rows differ as much: the columns do not determine {target}, {spread}" if noise else ""
+    if repeats is not None:
+        summary = f"{counted(count, 'row repeats', 'rows repeat')} an earlier one; {listed_rows:,} are listed."
+    certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious
+    return Finding(
+        "duplicates",
+        "Duplicate rows",
+        summary,
+        scores={"repeats_row": twins.of},
+        numbers={"rows": count, "near": near, "other_target": disagree, "by_noise": noise},
+        **worst_first("duplicates", certainty, suspicious, explain, most=None),
+    )
+
+
+def _but(names: list[str]) -> str:
+    """The columns in which copies differ, such as those that hold another value in every row."""
+    return f" but for {listed(names, most=3, last=' and ')}" if names else ""
+
+
+def _shown(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _as_neighbours_do(columns: Columns, twins: Twins, target: str) -> bool:
+    """Whether copies with another target differ no more than neighbouring rows do, for some of these."""
+    rows = np.flatnonzero((twins.of < 0) & columns.typed[target].notna().to_numpy())
+    rows = np.random.RandomState(0).permutation(rows)[:_AMONG]
+    X, _ = design(columns.typed.iloc[rows].drop(columns=target), columns.kinds)
+    if not X.shape[1] or len(rows) < 20:
+        return False
+    X = np.nan_to_num(standardised(X), nan=-9.0)
+    nearest = cKDTree(X).query(X[:_ASKED], k=2)[1]
+    pairs = rows[_partners(np.arange(len(nearest)), nearest)]
+    values, levels = as_numbers(columns.typed[target])
+    copies = np.flatnonzero(twins.disagree)
+    usual, here = (np.abs(values[one] - values[other]) for one, other in (pairs.T, (copies, twins.of[copies])))
+    if levels is None:
+        return bool(np.nanmedian(here) <= _USUAL * np.nanmedian(usual))
+    share = float(np.mean(usual > 0))
+    return share >= _NOISY and len(copies) >= max(3, _OFTEN * share * int((twins.of >= 0).sum()))
+
+
+def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None = None) -> Finding:
+    """Report the rows of a table that are rows of a second one, too, exactly or almost."""
+    names = [name for name in frame.columns if name in test.frame.columns]
+    if not names:
+        raise ValueError(f"{test.name} has no column in common with the first table")
+    both = read_columns(pd.concat([frame[names], test.frame[names]], ignore_index=True), id)
+    of, n = find_twins(both, target if target in names else None).of, len(frame)
+    later = n + np.flatnonzero((of[n:] >= 0) & (of[n:] < n))
+    partner = {int(of[row]): int(row) - n for row in reversed(later)}
+    shared = np.isin(np.arange(n), of[later])
+
+    def explain(rows: Index) -> Iterator[Explained]:
+        for row in rows.tolist():
+            where = f"row {partner[row]} of {test.name}"
+            reasons = [Reason("all columns", f"as in {where}")]
+            yield Explained(f"is also {where}", reasons, _NEARLY, wrong=False, group=f"is also in {test.name}")
+
+    return Finding(
+        "overlap",
+        "Rows that are in both tables",
+        f"{len(later):,} of the {len(test.frame):,} rows of {test.name} are also in the first table."
+        if len(later)
+        else f"No row of {test.name} is in the first table.",
+        numbers={"rows": int(shared.sum()), "test_rows": len(later)},
+        **worst_first("overlap", shared.astype(np.float64), shared, explain, most=None),
+    )

@@ -1,1 +1,0 @@
-"""Rows that repeat another, exactly or almost."""
