@@ -13,8 +13,8 @@ LOWEST_TESTS := $(addprefix tests/,calibration/classifiers/test_classifier.py ca
   metrics/test_classification.py metrics/test_regression.py metrics/test_crps.py metrics/test_properties.py \
   outliers/test_checks.py outliers/test_categories.py outliers/test_scatter.py \
   tabular/test_scikit_learn.py tabular/test_random_state.py \
-  test_layouts.py test_likelihood_contract.py test_losses.py test_parameters.py test_plots.py test_precision.py test_priors.py)
-LOWEST_ONLY := not check_sample_weight_equivalence and not compiles and not to_a_classifier
+  losses/test_layouts.py losses/test_likelihood_contract.py losses/test_losses.py losses/test_parameters.py losses/test_precision.py plots/test_plots.py priors/test_priors.py)
+LOWEST_ONLY := not compiles
 
 # Containers often set this, and then each of the many processes that tests start would compile torch and scikit-learn
 # anew, which takes longer than most tests.
@@ -111,9 +111,8 @@ recipe: dist ## the conda-forge recipe of the sdist in dist/, in dist/recipe/
 # scikit-learn's checks of every estimator and its pipelines, pandas' frames, torch's distributions, special functions,
 # autograd and generators in every loss and prior, scikit-learn's and scipy's functions in the metrics, matplotlib in the
 # plots. A new estimator's file with scikit-learn's checks belongs here; how well a network fits does not. Old versions
-# warn of each other, so warnings are no errors here; scikit-learn's regressors knew less of weights, and its logistic
-# regression ended elsewhere for another order of rows (by 1e-9, which deals some rows to other folds); and torch 2.6
-# takes minutes to compile what newer ones compile in seconds.
+# warn of each other, so warnings are no errors here; and torch 2.6 takes minutes to compile what newer ones compile in
+# seconds.
 lowest: dist $(LOWEST) ## the wheel on the lowest versions that pyproject.toml names, in a venv of its own
 	@build/lowest/bin/python $(PIP) --no-deps --force-reinstall $(WHEEL)
 	@build/lowest/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider -o filterwarnings=ignore -o xfail_strict=false -k '$(LOWEST_ONLY)' --dist worksteal $(LOWEST_TESTS)

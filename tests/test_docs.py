@@ -11,6 +11,7 @@ import pytest
 from experiments.entries import Entry
 from experiments.paper import ENTRIES
 from experiments.paper._published import all_published, count_verdicts
+from pairwise import together
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
@@ -62,7 +63,7 @@ def test_the_readme_cites_stored_benchmarks() -> None:
     assert [name for name in names if not (EXPERIMENTS / "benchmarks" / "results" / f"{name}.json").exists()] == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@together("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_the_paper_is_redone_in_full(entry: Entry) -> None:
     stored = json.loads((EXPERIMENTS / "paper" / "results" / f"{entry.name}.json").read_text(encoding="utf-8"))
     assert not stored["quick"]

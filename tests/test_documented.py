@@ -4,11 +4,11 @@ import inspect
 import re
 from pathlib import Path
 
-import pytest
 from _reference import names
 from sphinx.ext.autosummary import import_by_name
 
 from likely import functional, losses
+from pairwise import together
 
 PAGES = sorted((Path(__file__).parents[1] / "docs" / "api").glob("*.md"))
 NAMES = sorted(
@@ -35,7 +35,7 @@ def is_ours(method):
     return inspect.isfunction(method) and method.__module__.startswith("likely.")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@together("name", NAMES)
 def test_every_parameter_has_its_line(name):
     thing = import_by_name(name)[1]
     text = inspect.getdoc(thing)
@@ -46,7 +46,7 @@ def test_every_parameter_has_its_line(name):
         assert "Returns:" in text or inspect.signature(thing).return_annotation in (None, "None")
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(import_by_name(name)[1])])
+@together("name", [name for name in NAMES if inspect.isclass(import_by_name(name)[1])])
 def test_so_has_every_parameter_of_its_methods(name):
     thing = import_by_name(name)[1]
     for method in {m for m in dir(thing) if not m.startswith("_")}:

@@ -6,17 +6,19 @@ from pathlib import Path
 import _stored
 import pytest
 
+from pairwise import together
+
 PAGES = {str(page.relative_to(_stored.ROOT)): page for page in _stored.pages()}
 TUTORIALS = [page for page in PAGES.values() if page.parent.name == "tutorials" and page.stem != "index"]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@together("name", PAGES)
 def test_numbers_are_those_of_the_stored_results(name: str) -> None:
     text = PAGES[name].read_text(encoding="utf-8")
     assert text == _stored.renewed(text), "run `python docs/_stored.py`"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@together("name", PAGES)
 def test_every_stored_number_is_closed(name: str) -> None:
     text = PAGES[name].read_text(encoding="utf-8")
     assert text.count("<!-- stored") == text.count("<!-- end -->") == len(_stored.BLOCK.findall(text))
@@ -43,7 +45,7 @@ def test_a_tutorial_has_all_its_parts(page: Path) -> None:
     assert f"\n{page.stem}\n" in page.with_name("index.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", PAGES)
+@together("name", PAGES)
 def test_the_english_of_pages(name: str) -> None:
     text = PAGES[name].read_text(encoding="utf-8")
     assert re.findall(r"\bone an? (?:row|channel|pixel|example|image|column)\b|\ba temperature a row\b", text) == []

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import likely
+from pairwise import together
 
 ROOT = Path(__file__).parents[1]
 MODULES = [
@@ -77,7 +78,7 @@ def test_import_takes_no_longer_than_torch_and_scikit_learn() -> None:
     assert seconds("import likely") <= 1.15 * seconds("import torch, sklearn") + 0.2
 
 
-@pytest.mark.parametrize("name", public_objects())
+@together("name", public_objects())
 def test_every_public_class_and_function_has_an_example(name: str) -> None:
     assert doctest.DocTestParser().get_examples(public_objects()[name].__doc__ or "")
 

@@ -27,6 +27,7 @@ from sklearn.base import clone
 
 import likely
 from likely import calibration, linear, losses, outliers, parameters, tabular
+from pairwise import together
 from promises import (
     NOT_SUBJECTS,
     SUBJECTS,
@@ -142,12 +143,12 @@ def test_the_order_of_columns_does_not_matter(subject: Subject) -> None:
 def test_a_row_alone_gets_what_it_gets_among_others(subject: Subject) -> None:
     kind = subject.kind
     rows, model, _, _ = known(subject)
-    together = kind.ask(model, rows)
+    among_others = kind.ask(model, rows)
     alone = np.concatenate([kind.ask(model, take(rows, slice(i, i + 1))) for i in range(40)])
     backwards = kind.ask(model, take(rows, slice(None, None, -1)))[::-1]
     blocks = np.concatenate([kind.ask(model, take(rows, slice(start, start + 97))) for start in range(0, 240, 97)])
     for answer in (alone, backwards, blocks):
-        agree(subject, together[: len(answer)], answer, 1e-5 if subject.single else 1e-9)
+        agree(subject, among_others[: len(answer)], answer, 1e-5 if subject.single else 1e-9)
 
 
 # Layouts
@@ -277,7 +278,7 @@ def loss_of_weighted(subject: Subject) -> float:
 
 
 @subjects("weights of any scale", weighted=True)
-@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@together("large", [False, True], ids=["small", "large"])
 def test_weights_of_any_scale_give_a_usable_fit(subject: Subject, large: bool) -> None:
     """A common factor changes, at most, how much evidence there is: never that something was learned.
 

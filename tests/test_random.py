@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from likely._random import CheapDropout, Seeded, generator
 from likely._solvers.training import train
+from pairwise import together
 
 DRAWS: dict[str, Callable[[], Tensor]] = {
     "rand": lambda: torch.rand(5),
@@ -35,7 +36,7 @@ DRAWS: dict[str, Callable[[], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@together("name", DRAWS)
 def test_draws_follow_from_the_seed_and_leave_the_global_generator_alone(name: str) -> None:
     def drawn(seed: int) -> Tensor:
         with Seeded(seed):

@@ -12,10 +12,10 @@ from typing import Any
 
 import _likelihoods
 import _reference
-import pytest
 
 import likely
 from likely import integrations
+from pairwise import together
 
 DOCS = Path(__file__).parents[1] / "docs"
 MODULES = [
@@ -88,7 +88,7 @@ def properties(thing: Any) -> dict[str, property]:
     return {name: p for name, p in found if name[0] != "_" and p.fget and p.fget.__module__.startswith("likely")}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@together("module", MODULES)
 def test_docstrings_are_complete(module: str) -> None:
     listed = []
     for name, thing in exported(importlib.import_module(module)).items():

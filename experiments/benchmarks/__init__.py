@@ -146,6 +146,15 @@ BENCHES: tuple[Entry, ...] = (
         "the truth, in any unit and with any optimizer.",
         module("experiments.benchmarks.start"),
     ),
+    Entry(
+        "mutants",
+        "Benchmark",
+        16,
+        "A mistake in the code makes a test fail",
+        "Of 400 small mistakes, planted one at a time at random places of the likelihoods, parameters, optimizers, "
+        "solvers, calibrators, thresholds, pools and verdicts, the tests of make test notice 85% or more.",
+        module("experiments.benchmarks.mutants"),
+    ),
 )
 
 __all__ = ["BENCHES"]

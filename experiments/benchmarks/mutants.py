@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import json
 import os
+import queue
 import random
 import shutil
 import subprocess
@@ -26,7 +28,7 @@ from likely._page import Table
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "likely"
 # What must not change unnoticed, as patterns in the package.
-PARTS = {
+PARTS: dict[str, str] = {
     "likelihoods": "likelihoods/*.py",
     "parameters": "parameters/*.py",
     "optim": "optim.py",
@@ -38,6 +40,11 @@ PARTS = {
 }
 MUTANTS, SHARE = 400, 0.85
 PER_FUNCTION, SECONDS, LIMIT = 6, 40.0, 120  # tests of one function, of their time in all; until a test hangs
+# Without what one run leaves for the next; old and new libraries may warn.
+PYTEST_OPTIONS = ["-q", "--tb=no", "-p", "no:cacheprovider", "-o", "filterwarnings=ignore"]
+PYTEST_OPTIONS += ["--continue-on-collection-errors"]
+UNHARMED = -1  # the node of a file without a mistake
+
 
 COMPARED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult}
@@ -59,10 +66,16 @@ class Mutant(NamedTuple):
         """Its name in the package."""
         return str(self.path.relative_to(PACKAGE))
 
+    @property
+    def control(self) -> Mutant:
+        """The same place without the mistake: a test that fails there would fail of itself."""
+        return self._replace(after=self.before, node=UNHARMED)
+
     def source(self) -> str:
         """The file with the mistake in it."""
         tree = ast.parse(self.path.read_text())
-        _mistake(list(ast.walk(tree))[self.node])
+        if self.node != UNHARMED:
+            _mistake(list(ast.walk(tree))[self.node])
         return ast.unparse(tree)
 
 
@@ -164,38 +177,56 @@ class Reached(NamedTuple):
 def reach(folder: Path, jobs: int, *tests: str) -> Reached:
     """Run the tests once, those that are not heavy, and see where they pass."""
     if not any(folder.glob("*.json")):
-        command = [*pytest_command(), "-n", str(jobs), "--dist", "worksteal", "-m", "not heavy", *tests]
+        command = [sys.executable, "-m", "pytest", *PYTEST_OPTIONS, "-n", str(jobs), "--dist", "worksteal"]
         environment = {**os.environ, "LIKELY_REACH": str(folder), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}:{_path()}"}
-        subprocess.run([*command, "-p", "experiments.benchmarks._reach"], cwd=ROOT, env=environment, check=False)
+        command += ["-m", "not heavy", "-p", "experiments.benchmarks._reach", *tests]
+        subprocess.run(command, cwd=ROOT, env=environment, check=False)
     return Reached.read(folder)
-
-
-def pytest_command() -> list[str]:
-    """Pytest without what one run leaves for the next; old and new libraries may warn."""
-    plain = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-o", "filterwarnings=ignore"]
-    return [*plain, "--continue-on-collection-errors"]
 
 
 def _path() -> str:
     return os.environ.get("PYTHONPATH", "")
 
 
-def survives(mutant: Mutant, tests: list[str]) -> bool:
-    """Whether all tests pass with the mistake in place, in a copy of the package."""
-    if not tests:
-        return True
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(PACKAGE, Path(folder, "likely"), copy_function=os.link, ignore=shutil.ignore_patterns("__py*"))
-        file = Path(folder, "likely", mutant.file)
-        file.unlink()  # the copy is a second name of the same file
-        file.write_text(mutant.source())
-        environment = {**os.environ, "PYTHONPATH": f"{folder}:{_path()}", "OMP_NUM_THREADS": "1"}
-        try:
-            command = [*pytest_command(), "-x", "--no-header", *tests]
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=LIMIT, check=False)
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0
+class Forks:
+    """A process that runs tests in forks of itself, see `_forks`; one at a time."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(Path(__file__).with_name("_forks.py"))]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment)
+
+    def survives(self, mutant: Mutant, tests: list[str]) -> bool:
+        """Whether all tests pass with the mistake in place, in a copy of the package."""
+        if not tests:
+            return True
+        with tempfile.TemporaryDirectory() as folder:
+            _copy_package(Path(folder, "likely"))
+            file = Path(folder, "likely", mutant.file)
+            file.unlink()  # a link to the true one
+            file.write_text(mutant.source())
+            arguments = [*PYTEST_OPTIONS, "-x", "--no-header", *tests]
+            request = {"folder": folder, "arguments": arguments, "seconds": LIMIT}
+            assert self.process.stdin
+            assert self.process.stdout
+            print(json.dumps(request), file=self.process.stdin, flush=True)
+            return int(self.process.stdout.readline()) == 0
+
+    def close(self) -> None:
+        """End the process."""
+        with self.process:  # which closes its pipes
+            pass
+
+
+def _copy_package(copy_of: Path) -> None:
+    """Folders of links to the files, and to what Python has compiled of them."""
+    for folder, _, names in os.walk(PACKAGE):
+        if not folder.endswith("__pycache__"):
+            here = copy_of / Path(folder).relative_to(PACKAGE)
+            here.mkdir()
+            for name in [*names, *(["__pycache__"] if Path(folder, "__pycache__").is_dir() else [])]:
+                (here / name).symlink_to(Path(folder, name))
 
 
 def drawn(seed: int, count: int) -> list[Mutant]:
@@ -204,6 +235,8 @@ def drawn(seed: int, count: int) -> list[Mutant]:
         part: [one for path in sorted(PACKAGE.glob(pattern)) for one in mutants(part, path)]
         for part, pattern in PARTS.items()
     }
+    if empty := [part for part, own in found.items() if not own]:
+        raise ValueError(f"no file of the package is {', '.join(PARTS[part] for part in empty)}: change PARTS")
     for part, own in found.items():
         random.Random(f"{seed} {part}").shuffle(own)
     order = sorted((position, part) for part, own in found.items() for position in range(len(own)))
@@ -211,23 +244,46 @@ def drawn(seed: int, count: int) -> list[Mutant]:
 
 
 def run(context: Context) -> Result:
-    """Plant 400 mistakes, and count those that `make test` notices."""
+    """Plant 400 mistakes, and count those that `make test` notices.
+
+    What is known of a mistake is kept, so that an interrupted run goes on where it was.
+    """
     jobs = os.cpu_count() or 1
     chosen = drawn(context.seed, 16 if context.quick else MUTANTS)
-    with tempfile.TemporaryDirectory() as folder:
-        reached = reach(Path(os.environ.get("LIKELY_REACH", folder)), jobs, "tests")
-    with ThreadPoolExecutor(jobs) as pool:
-        alive = list(pool.map(lambda mutant: survives(mutant, reached.tests_of(mutant)), context.track(chosen)))
-    frame = pd.DataFrame(
-        [(one.part, not left) for one, left in zip(chosen, alive, strict=True)], columns=["part", "noticed"]
-    )
+    controls = [one.control for one in {one.part: one for one in chosen}.values()]
+    with contextlib.ExitStack() as stack:
+        folder = context.units / "reach" if context.units else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        reached = reach(folder, jobs, "tests")
+    if not reached.seconds:
+        raise RuntimeError("no test passes, so that none could notice a mistake")
+
+    idle: queue.SimpleQueue[Forks] = queue.SimpleQueue()
+
+    def alive(one: Mutant) -> bool:
+        forks = idle.get()
+        try:
+            unit = (one.file, one.line, one.before, one.after, one.node)
+            return context.once(unit, forks.survives, one, reached.tests_of(one))
+        finally:
+            idle.put(forks)
+
+    with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
+        for _ in range(jobs):
+            idle.put(stack.enter_context(contextlib.closing(Forks())))
+        unharmed = list(pool.map(alive, controls))
+        left = dict(zip(chosen, pool.map(alive, context.track(chosen)), strict=True))
+    shutil.rmtree(folder, ignore_errors=True)  # other code is reached by other tests
+    frame = pd.DataFrame([(one.part, not survived) for one, survived in left.items()], columns=["part", "noticed"])
     shown = frame.groupby("part")["noticed"].agg(["mean", "sum", "count"])
-    left = [one for one, survived in zip(chosen, alive, strict=True) if survived]
     survivors = pd.DataFrame(
-        [(one.file, one.line, one.before, one.after) for one in left], columns=["file", "line", "was", "is"]
+        [(one.file, one.line, one.before, one.after) for one, survived in left.items() if survived],
+        columns=["file", "line", "was", "is"],
     ).set_index("file")
     return result_of(
-        [Bar("mistakes noticed by make test", float(frame["noticed"].mean()), "≥", SHARE)],
+        [
+            Bar("mistakes noticed by make test", float(frame["noticed"].mean()), "≥", SHARE),
+            Bar("files without a mistake in which no test fails", sum(unharmed) / len(unharmed), "≥", 1.0),
+        ],
         (
             Table(shown, "Share of mistakes that a test notices, by part."),
             Table(survivors, "Mistakes that no test notices."),

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from auditing.test_table import houses
 from likely import cli
 from likely.auditing.results.audit import harmless, scores_csv
+from pairwise import together
 
 
 def likely_audit(*words: str | Path) -> Result:
@@ -102,7 +103,7 @@ def test_it_never_writes_over_the_data(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", " ="])
+@together("start", ["=", "+", "-", "@", "\t", "\r", "\n", " ="])
 def test_no_cell_of_the_csv_is_a_formula(start: str) -> None:
     text = f"{start}1+1"
     written = scores_csv(pd.DataFrame({text: [-1.5, 2.0], "why": [text, "fine"]}))

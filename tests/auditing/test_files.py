@@ -17,6 +17,7 @@ from auditing.test_read import text
 from likely._rows.reading.read_table import read_array, read_table
 from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import read_columns
+from pairwise import together
 
 ROWS = [f"{i % 7},{i * i},w{i % 3}" for i in range(200)]
 
@@ -146,8 +147,8 @@ def test_dates_that_stand_for_never(tmp_path: Path) -> None:
     assert read_columns(zoned).typed["t"].tolist() == pytest.approx([18262.5, np.nan], nan_ok=True)
 
 
-@pytest.mark.parametrize("gap", [True, False])
-@pytest.mark.parametrize("start", [2**53, 2**62, 2**63, 2**64, 10**25])
+@together("gap", [True, False])
+@together("start", [2**53, 2**62, 2**63, 2**64, 10**25])
 def test_long_integers_are_told_apart(tmp_path: Path, start: int, gap: bool) -> None:
     written = [str(start + i) for i in range(150)] + ([""] if gap else [])
     table = read_table(text(tmp_path / "a.csv", lines([f"{word},{i % 2}" for i, word in enumerate(written)], "id,x")))

@@ -21,6 +21,7 @@ from likely.auditing.target.forecasts import classify
 from likely.auditing.target.label_verdict import judge_labels
 from likely.auditing.target.target_check import by_content
 from likely.auditing.target.target_verdict import judge_targets
+from pairwise import together
 
 Array = Any
 
@@ -64,8 +65,8 @@ def test_labels_that_cannot_be_predicted_are_not_judged(n: int, classes: int, sh
     assert audit.scores["label_wrong"].isna().all()
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
-@pytest.mark.parametrize(("n", "classes"), [(300, 2), (1000, 5), (2000, 100)])
+@together("scale", [0.1, 1.0, 30.0])
+@together(("n", "classes"), [(300, 2), (1000, 5), (2000, 100)])
 def test_random_logits_accuse_no_label(n: int, classes: int, scale: float) -> None:
     rng = np.random.default_rng([7, n])
     for y in (rng.integers(0, classes, n), np.minimum(rng.geometric(0.5, n), classes) - 1):

@@ -9,6 +9,7 @@ from sklearn.metrics import average_precision_score
 
 import likely
 from likely.auditing.target.label_verdict import judge_labels
+from pairwise import together
 
 
 def outputs(n: int = 600, wrong: float = 0.05, seed: int = 0) -> tuple[Any, Any, Any, Any]:
@@ -59,7 +60,7 @@ def test_multiplying_the_logits_changes_nothing() -> None:
     np.testing.assert_allclose(7 * first.temperature, second.temperature, rtol=0.05)
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "message"),
     [
         ({"logits": np.zeros(5)}, "shape"),

@@ -11,6 +11,7 @@ import pytest
 
 from likely._rows.reading.read_table import read_array, read_table
 from likely.auditing.columns.kinds import design, read_columns
+from pairwise import together
 
 
 def text(path: Path, content: str, encoding: str = "utf-8") -> Path:
@@ -18,8 +19,8 @@ def text(path: Path, content: str, encoding: str = "utf-8") -> Path:
     return path
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@together("delimiter", [",", ";", "\t", "|"])
+@together("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_delimiters_and_encodings(tmp_path: Path, delimiter: str, encoding: str) -> None:
     path = text(tmp_path / "a.csv", f"name{delimiter}größe\nJosé{delimiter}1.5\nZoë{delimiter}2\n", encoding)
     table = read_table(path)
@@ -161,7 +162,7 @@ def test_polars() -> None:
     assert columns.typed["b"].isna().tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize(
+@together(
     ("values", "kind"),
     [
         ([1.0, 2.5, None] * 10, "number"),

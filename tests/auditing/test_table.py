@@ -9,6 +9,7 @@ import pytest
 
 import likely
 from likely.auditing import Audit
+from pairwise import together
 from quick_stacks import cut_short
 
 
@@ -189,7 +190,7 @@ def test_missing_values_categories_and_dates_together() -> None:
     assert audit.scores["expected"].isna().sum() == 10
 
 
-@pytest.mark.parametrize(
+@together(
     ("table", "target", "message"),
     [
         (houses(50), "prise", "did you mean 'price'"),

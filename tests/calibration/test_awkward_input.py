@@ -1,12 +1,12 @@
 """Inputs that calibrators must shrug off: labels that are noise, logits wider than the features."""
 
 import numpy as np
-import pytest
 
 from likely.calibration import FeatureTemperature
+from pairwise import together
 
 
-@pytest.mark.parametrize("seed", range(12))
+@together("seed", range(12))
 def test_noise_is_no_reason_to_overflow(seed: int) -> None:
     rng = np.random.default_rng(seed)
     logits, features = 0.1 * rng.normal(size=(160, 3)), rng.normal(size=(160, 8))

@@ -34,6 +34,7 @@ from likely.calibration import (
     VectorScaling,
     compose,
 )
+from pairwise import together
 
 N, C, D = 400, 3, 4
 
@@ -86,8 +87,8 @@ def again(calibrator, tmp_path):
     return calibration.load(tmp_path / "model.json")
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@together("dtype", [np.float64, np.float32])
+@together("name", CLASSIFIERS)
 def test_a_classifier_answers_as_before_bit_for_bit(name, dtype, tmp_path):
     logits, y, x = classified(dtype)
     fitted = clone(CLASSIFIERS[name]).fit(logits[:300], y[:300], x[:300])
@@ -101,8 +102,8 @@ def test_a_classifier_answers_as_before_bit_for_bit(name, dtype, tmp_path):
         assert np.array_equal(loaded.temperature(logits, x), fitted.temperature(logits, x))
 
 
-@pytest.mark.parametrize("own_scale", [True, False])
-@pytest.mark.parametrize("name", SCALES)
+@together("own_scale", [True, False])
+@together("name", SCALES)
 def test_a_regressor_answers_as_before_bit_for_bit(name, own_scale, tmp_path):
     mean, scale, y, x = regressed()
     scale = scale if own_scale else None
@@ -232,7 +233,7 @@ def whole():
     return json.dumps(model())
 
 
-@pytest.mark.parametrize("message", SPOILED)
+@together("message", SPOILED)
 def test_a_spoiled_file_is_refused_in_words(message, whole, tmp_path):
     path = tmp_path / "model.json"
     path.write_text(SPOILED[message](json.loads(whole)), encoding="utf-8")
@@ -342,7 +343,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("message", HOSTILE)
+@together("message", HOSTILE)
 def test_a_hostile_classifier_is_refused_naming_the_field(message, tmp_path):
     from likely.calibration._saved import to_json
 
@@ -398,7 +399,7 @@ def in_javascript(path, rows):
 
 
 @pytest.mark.skipif(NODE is None, reason="the reader in JavaScript needs node")
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@together("name", CLASSIFIERS)
 def test_the_reader_in_javascript_agrees_on_classifiers(name, tmp_path):
     logits, y, x = classified()
     fitted = clone(CLASSIFIERS[name]).fit(logits, y, x)
@@ -412,10 +413,8 @@ def test_the_reader_in_javascript_agrees_on_classifiers(name, tmp_path):
 
 
 @pytest.mark.skipif(NODE is None, reason="the reader in JavaScript needs node")
-@pytest.mark.parametrize("features", [True, False])
-@pytest.mark.parametrize(
-    "name", [name for name in SCALES if "isotonic" not in name and name not in ("pipeline", "auto")]
-)
+@together("features", [True, False])
+@together("name", [name for name in SCALES if "isotonic" not in name and name not in ("pipeline", "auto")])
 def test_the_reader_in_javascript_agrees_on_scales(name, features, tmp_path):
     mean, scale, y, x = regressed()
     fitted = clone(SCALES[name]).fit(mean, scale, y, x if features else None)

@@ -23,6 +23,7 @@ from likely.calibration import (
     compose,
 )
 from likely.calibration.classifiers._base import Calibrator
+from pairwise import together
 
 CALIBRATORS: dict[str, Callable[[], Calibrator]] = {
     "global": GlobalTemperature,
@@ -48,8 +49,8 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 @everyone
-@pytest.mark.parametrize("n", [1, 3, 50])
-@pytest.mark.parametrize("constant", [[0.1, 0.1, 0.1], [2.0, 0.0, -1.0]])
+@together("n", [1, 3, 50])
+@together("constant", [[0.1, 0.1, 0.1], [2.0, 0.0, -1.0]])
 def test_logits_that_do_not_differ_leave_fresh_rows_no_worse(name: str, n: int, constant: list[float]) -> None:
     rng = np.random.default_rng(n)
     logits, y = np.tile(constant, (n, 1)), rng.integers(0, 3, n)
@@ -64,7 +65,7 @@ def test_a_temperature_without_evidence_is_one() -> None:
 
 
 @everyone
-@pytest.mark.parametrize("n", [10, 100, 1000])
+@together("n", [10, 100, 1000])
 def test_labels_that_are_noise_cost_no_more_than_their_shares(name: str, n: int) -> None:
     rng = np.random.default_rng(n)
     logits, y = 3 * rng.normal(size=(n, 3)), rng.integers(0, 3, n)
@@ -73,7 +74,7 @@ def test_labels_that_are_noise_cost_no_more_than_their_shares(name: str, n: int)
 
 
 @everyone
-@pytest.mark.parametrize("n", [1, 5, 200])
+@together("n", [1, 5, 200])
 def test_rows_without_an_error_do_not_rule_errors_out(name: str, n: int) -> None:
     y = np.arange(n) % 3
     proba = CALIBRATORS[name]().fit(5 * np.eye(3)[y], y).predict_proba(np.array([[5.0, 0.0, 0.0]]))
@@ -89,7 +90,7 @@ def test_without_an_error_there_is_half_of_one_in_as_many_rows_and_one(n: int) -
 
 
 @everyone
-@pytest.mark.parametrize("n", [20, 300])
+@together("n", [20, 300])
 def test_minus_infinity_rules_a_class_out_and_nothing_else(name: str, n: int) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, n)
@@ -105,7 +106,7 @@ def test_minus_infinity_rules_a_class_out_and_nothing_else(name: str, n: int) ->
 
 
 @everyone
-@pytest.mark.parametrize("factor", [2.0**996, 2.0**-996])  # exactly: rows that are rounded are dealt to other folds
+@together("factor", [2.0**996, 2.0**-996])  # exactly: rows that are rounded are dealt to other folds
 def test_the_size_of_logits_does_not_matter(name: str, factor: float) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 200)

@@ -39,6 +39,7 @@ from likely.calibration import (
 )
 from likely.calibration.classifiers import _base
 from likely.calibration.regressors import _scale
+from pairwise import together
 
 SUMS = [
     GlobalTemperature(),
@@ -87,7 +88,7 @@ def folder_of(frame: pd.DataFrame, path: Path, pieces: int) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 17])
+@together("blocks", [1, 3, 17])
 @pytest.mark.parametrize("calibrator", SUMS, ids=str)
 def test_logits_in_blocks_are_calibrated_as_in_memory(calibrator: Any, blocks: int) -> None:
     whole = rows_of_logits()
@@ -102,7 +103,7 @@ def test_logits_in_blocks_are_calibrated_as_in_memory(calibrator: Any, blocks: i
     np.testing.assert_allclose(answers.compute(), softmax(expected, axis=1), atol=1e-7)
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 17])
+@together("blocks", [1, 3, 17])
 @pytest.mark.parametrize("calibrator", SCALES, ids=str)
 def test_forecasts_in_blocks_are_scaled_as_in_memory(calibrator: Any, blocks: int) -> None:
     mean, scale, y, features = forecasts()

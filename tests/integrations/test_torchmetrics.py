@@ -7,6 +7,7 @@ import torch
 from torch.distributions import Normal, StudentT
 
 from likely import metrics
+from pairwise import together
 
 pytest.importorskip("torchmetrics")
 from torchmetrics import MetricCollection, MetricTracker
@@ -66,18 +67,18 @@ def check(metric, batches, expected):
         close(second.compute(), expected)
 
 
-@pytest.mark.parametrize("name", CLASSES)
-@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["even", "weighted"])
-@pytest.mark.parametrize(("probabilities", "labels"), [(PROBABILITIES, LABELS), (P, Y)], ids=["three", "two"])
+@together("name", CLASSES)
+@together("weight", [None, WEIGHT], ids=["even", "weighted"])
+@together(("probabilities", "labels"), [(PROBABILITIES, LABELS), (P, Y)], ids=["three", "two"])
 def test_metrics_of_classes(name, weight, probabilities, labels):
     function, options = CLASSES[name]
     batches = [(probabilities[i], labels[i], None if weight is None else weight[i]) for i in PARTS]
     check(Metric(function, **options), batches, function(labels, probabilities, **options, sample_weight=weight))
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["even", "weighted"])
-@pytest.mark.parametrize("make", [Normal, lambda mean, scale: StudentT(4.0, mean, scale)], ids=["normal", "t"])
+@together("name", NUMBERS)
+@together("weight", [None, WEIGHT], ids=["even", "weighted"])
+@together("make", [Normal, lambda mean, scale: StudentT(4.0, mean, scale)], ids=["normal", "t"])
 def test_metrics_of_numbers(name, weight, make):
     function, options = NUMBERS[name]
     batches = [(make(MEAN[i], SCALE[i]), TARGET[i], None if weight is None else weight[i]) for i in PARTS]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import likely
 from likely._kernels import Layout, _native, available, layout_of
 from likely.likelihoods._fused import FusedPath
+from pairwise import together
 
 pytestmark = pytest.mark.skipif(_native.library() is None, reason="installed without a C++ compiler")
 
@@ -79,17 +80,17 @@ def was_fused(loss_fn: likely.LikelihoodLoss) -> bool:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("kind", ["fixed", "global", "columns", "predicted", "as they are", "data"])
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 2), (7, 10), (300, 5)])
+@together("kind", ["fixed", "global", "columns", "predicted", "as they are", "data"])
+@together("loss", LOSSES)
+@together(("rows", "columns"), [(1, 1), (3, 2), (7, 10), (300, 5)])
 def test_as_the_long_way(loss: type, kind: str, rows: int, columns: int, device: str) -> None:
     loss_fn = made(loss, kind, rows, columns).to(device)
     assert_same(loss_fn, *batch(loss, rows, columns, device))
     assert was_fused(loss_fn) or (device == "cuda" and kind == "predicted")
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("kind", ["global", "columns", "data"])
+@together("loss", LOSSES)
+@together("kind", ["global", "columns", "data"])
 def test_many_threads(loss: type, kind: str) -> None:
     rows, before = 30_001, torch.get_num_threads()
     loss_fn = made(loss, kind, rows, 10)
@@ -101,11 +102,11 @@ def test_many_threads(loss: type, kind: str) -> None:
     assert was_fused(loss_fn)
 
 
-@pytest.mark.parametrize(
+@together(
     "options",
     [{"reduction": "sum"}, {"multiplier": 3.0}, {"full": False}, {"reduction": "sum", "multiplier": 0.5}],
 )
-@pytest.mark.parametrize("loss", LOSSES)
+@together("loss", LOSSES)
 def test_options(loss: type, options: dict[str, object]) -> None:
     assert_same(made(loss, "global", 40, 6, **options), *batch(loss, 40, 6))
 
@@ -138,8 +139,8 @@ def test_a_layout_that_no_kernel_reads_goes_the_long_way() -> None:
     assert not was_fused(loss_fn)
 
 
-@pytest.mark.parametrize("kind", ["global", "predicted"])
-@pytest.mark.parametrize("loss", LOSSES)
+@together("kind", ["global", "predicted"])
+@together("loss", LOSSES)
 def test_gradients_of_gradients(loss: type, kind: str) -> None:
     loss_fn = made(loss, kind, 5, 4)
     prediction, target, more = batch(loss, 5, 4)

@@ -10,16 +10,18 @@ from likely import _kernels as kernels
 from likely import functional as F
 from likely._kernels import _native
 from likely.likelihoods._form import HALF_LOG_2PI
+from pairwise import together
 
 pytestmark = pytest.mark.skipif(_native.library() is None, reason="installed without a C++ compiler")
 every = pytest.mark.parametrize("kind", KINDS)
+of_every_kind = together("kind", KINDS)
 nll = kernels.location_nll
 
 
-@every
-@pytest.mark.parametrize("n", [1, 5, 16, 777, 70001])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("parameters", ["one", "each", "mixed"])
+@of_every_kind
+@together("n", [1, 5, 16, 777, 70001])
+@together("reduction", ["mean", "sum", "none"])
+@together("parameters", ["one", "each", "mixed"])
 def test_value_and_gradients(kind, n, reduction, parameters):
     inputs = draw(kind, n, scales=1 if parameters == "one" else n, shapes=n if parameters == "each" else 1)
     got = nll(kind, *inputs, constant=0.0, reduction=reduction)
@@ -42,8 +44,8 @@ def test_a_graph_can_be_kept(kind):
         torch.testing.assert_close(2 * a, b)
 
 
-@every
-@pytest.mark.parametrize("reduction", ["mean", "none"])
+@of_every_kind
+@together("reduction", ["mean", "none"])
 def test_gradients_of_gradients_are_the_plain_ones(kind, reduction):
     inputs = draw(kind, 50, scales=50, shapes=50)
 
@@ -146,8 +148,8 @@ BAD += [
 ]
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize(("kind", "name", "value"), BAD)
+@together("reduction", ["mean", "sum", "none"])
+@together(("kind", "name", "value"), BAD)
 def test_a_parameter_out_of_range_is_named_wherever_it_stands(kind, name, value, reduction):
     """Sums are looked at first, and parameters only if a sum is not finite: so every bad one must show there."""
     nll = getattr(F, f"{kind}_nll")

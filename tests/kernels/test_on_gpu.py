@@ -8,18 +8,20 @@ import likely
 from kernels.cases import KINDS, SHAPED, assert_close, draw, in_double
 from likely import _kernels as kernels
 from likely import functional as F
+from pairwise import together
 
 pytestmark = pytest.mark.gpu
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 every = pytest.mark.parametrize("kind", KINDS)
-dtypes = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+of_every_kind = together("kind", KINDS)
+dtypes = together("dtype", TOLERANCE, ids=str)
 
 
-@every
+@of_every_kind
 @dtypes
-@pytest.mark.parametrize("n", [1, 777, 100_003])
-@pytest.mark.parametrize("reduction", ["mean", "none"])
-@pytest.mark.parametrize("one", [True, False])
+@together("n", [1, 777, 100_003])
+@together("reduction", ["mean", "none"])
+@together("one", [True, False])
 def test_location(kind, dtype, n, reduction, one):
     size = 1 if one else n
     inputs = draw(kind, n, scales=size, shapes=size, dtype=dtype, device="cuda")
@@ -53,9 +55,9 @@ def test_small_gradients_in_half_precision_outlive_a_scaled_loss(kind):
 
 
 @dtypes
-@pytest.mark.parametrize("classes", [257, 32000, 50257])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("reduction", ["mean", "none"])
+@together("classes", [257, 32000, 50257])
+@together("smoothing", [0.0, 0.1])
+@together("reduction", ["mean", "none"])
 def test_softmax(dtype, classes, smoothing, reduction):
     logits = (4 * torch.randn(5, classes, device="cuda")).to(dtype).requires_grad_()
     target = torch.randint(0, classes, (5,), device="cuda")
@@ -156,9 +158,9 @@ def test_no_step_waits_for_the_device():
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("rows", [10, 1000, 20_000])
-@pytest.mark.parametrize("kind", ["Global", "Predicted", "Data"])
-@pytest.mark.parametrize(
+@together("rows", [10, 1000, 20_000])
+@together("kind", ["Global", "Predicted", "Data"])
+@together(
     "made",
     [
         likely.NormalLoss,

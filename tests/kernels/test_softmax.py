@@ -7,9 +7,11 @@ from torch.library import opcheck
 import likely
 from likely import _kernels as kernels
 from likely import functional as F
+from pairwise import together
 
-options = pytest.mark.parametrize("smoothing", [0.0, 0.1])
+options = together("smoothing", [0.0, 0.1])
 temperatures = pytest.mark.parametrize("one", [True, False], ids=["one", "a row"])
+both_temperatures = together("one", [True, False], ids=["one", "a row"])
 
 
 def draw(rows=6, classes=11, *, one=False, dtype=torch.float64):
@@ -21,8 +23,8 @@ def draw(rows=6, classes=11, *, one=False, dtype=torch.float64):
 
 
 @options
-@temperatures
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@both_temperatures
+@together("reduction", ["mean", "sum", "none"])
 def test_value_and_gradients(smoothing, one, reduction):
     logits, target, temperature = draw(one=one)
     expected = F.softmax_nll(logits, target, temperature=temperature, label_smoothing=smoothing, reduction=reduction)
@@ -78,9 +80,9 @@ def test_opcheck(one):
 
 
 @options
-@temperatures
-@pytest.mark.parametrize("chunk", [1, 4, 100])
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@both_temperatures
+@together("chunk", [1, 4, 100])
+@together("reduction", ["mean", "sum"])
 def test_linear_softmax_is_the_softmax_of_a_linear_layer(smoothing, one, chunk, reduction):
     hidden = torch.randn(2, 5, 4, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)

@@ -17,6 +17,7 @@ from likely.linear import (
     RobustLogisticRegression,
     SpikeSlabRegression,
 )
+from pairwise import together
 
 MODELS = [
     DynamicRidge(),
@@ -64,7 +65,7 @@ def alike(model, other, X, tol=1e-6):
         np.testing.assert_allclose(found, wanted, rtol=tol, atol=tol * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 17])
+@together("blocks", [1, 3, 17])
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_the_line_of_blocks_is_that_of_the_table(model, blocks):
     X, y = diabetes()

@@ -7,11 +7,12 @@ import pytest
 from sklearn.base import clone
 
 from linear_models import MODELS, answer, coefficients, largest_change, problem, tables, target_of
+from pairwise import together
 
 KINDS = list(tables(0))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_a_permutation_of_rows_or_columns_permutes_the_answer(model, kind: str) -> None:
     rng = np.random.default_rng(7)
@@ -29,7 +30,7 @@ def test_a_permutation_of_rows_or_columns_permutes_the_answer(model, kind: str) 
                 assert getattr(other, name) == pytest.approx(getattr(fitted, name), rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_whole_weights_are_repeated_rows(model, kind: str) -> None:
     rng = np.random.default_rng(8)
@@ -69,7 +70,7 @@ def test_equal_weights_that_sum_to_one_are_no_weights(model) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
-@pytest.mark.parametrize("count", [1000, 10**12])
+@together("count", [1000, 10**12])
 def test_large_counts_are_many_rows(model, count: int) -> None:
     X, y = problem()
     target = target_of(model, y)

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from linear_models import CLASSIFIERS, MODELS, ROBUST, SELF_TUNING, answer, largest_change, problem, target_of
+from pairwise import together
 
 REGRESSORS = [*SELF_TUNING, *ROBUST]
 
@@ -37,7 +38,7 @@ def test_principal_components_of_any_size(size: float) -> None:
     np.testing.assert_allclose(other.weights_, one.weights_, rtol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1e-140, 1e140])
+@together("size", [1e-140, 1e140])
 @pytest.mark.parametrize("model", REGRESSORS, ids=str)
 def test_targets_of_nearly_any_size(model, size: float) -> None:
     X, y = problem()

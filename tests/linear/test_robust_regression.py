@@ -9,14 +9,15 @@ from sklearn.metrics import roc_auc_score
 from experiments.benchmarks._robust_linear import CELLS, problem
 from likely.linear._robust.density import Density
 from likely.linear._robust.regression import SCALES, RobustLinearRegression
+from pairwise import together
 
 
 def error(model, truth) -> float:
     return float(np.linalg.norm(np.append(model.coef_, model.intercept_) - truth) / np.linalg.norm(truth))
 
 
-@pytest.mark.parametrize("d", [1, 10])
-@pytest.mark.parametrize("cell", CELLS)
+@together("d", [1, 10])
+@together("cell", CELLS)
 def test_the_default_withstands_every_cell(cell: str, d: int) -> None:
     errors = []
     for seed in range(3):
@@ -56,8 +57,8 @@ def test_each_kind_withstands_what_it_can_see() -> None:
         assert found == able, cell
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("likelihood", ["normal", "laplace", "student_t", "robust"])
+@together("scale", SCALES)
+@together("likelihood", ["normal", "laplace", "student_t", "robust"])
 def test_units_do_not_matter(scale: str, likelihood: str) -> None:
     X, y, _ = problem("Y 10%", 3, 1)
     units, shift = np.array([1e-3, 1.0, 1e4]), np.array([5.0, 0.0, -2e4])

@@ -15,6 +15,7 @@ import torch
 from likely import metrics
 from likely.metrics import Running
 from metrics.examples import forecasts, three_classes, two_classes
+from pairwise import together
 
 CLASSIFICATION = [
     (metrics.expected_calibration_error, {}),
@@ -87,9 +88,9 @@ def agree(metric, options, arguments, count):
     same(copy.copy(parts[-1]).merge(Running(metric, **options)).result(), parts[-1].result())
 
 
-@pytest.mark.parametrize("kind", ["none", "any", "huge"])
-@pytest.mark.parametrize("count", [1, 3, 17])
-@pytest.mark.parametrize(("metric", "options"), CLASSIFICATION)
+@together("kind", ["none", "any", "huge"])
+@together("count", [1, 3, 17])
+@together(("metric", "options"), CLASSIFICATION)
 def test_classes(metric, options, count, kind):
     y, p = three_classes()
     agree(
@@ -100,9 +101,9 @@ def test_classes(metric, options, count, kind):
     )
 
 
-@pytest.mark.parametrize("kind", ["none", "any"])
-@pytest.mark.parametrize("count", [1, 3, 17])
-@pytest.mark.parametrize(("metric", "options"), REGRESSION)
+@together("kind", ["none", "any"])
+@together("count", [1, 3, 17])
+@together(("metric", "options"), REGRESSION)
 def test_numbers(metric, options, count, kind):
     y, mean, scale = forecasts()
     rows = {"y_true": y, "mean": mean, "scale": scale, "sample_weight": weights(len(y), kind)}

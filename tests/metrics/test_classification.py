@@ -17,6 +17,7 @@ from likely.metrics import (
 from likely.metrics._bins import Bins, sums_in_bins, upper_edges
 from likely.metrics._input import classified, judged
 from metrics.examples import three_classes, two_classes
+from pairwise import together
 
 
 def bins_of(y, p, pos_label, n_bins, strategy):
@@ -45,8 +46,8 @@ def test_peers_agree_away_from_the_edges():
     assert expected_calibration_error(y, p, n_bins=10, pos_label=1) == pytest.approx(0.19792146018523873, abs=1e-14)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("n_bins", [5, 10, 15, 25, 41])
+@together("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@together("n_bins", [5, 10, 15, 25, 41])
 def test_a_confidence_on_an_edge_belongs_below_it(dtype, n_bins):
     """Each edge with a miss, just below it a hit: one bin, so the gaps cancel but for the rounding of one step."""
     edges = (torch.arange(1, n_bins + 1, dtype=torch.float64) / n_bins).to(dtype)

@@ -11,6 +11,7 @@ from likely.distributions import Huber, Robust, StudentT
 from likely.metrics import brier_score, crps, crps_from_quantiles, crps_from_samples
 from likely.metrics._scores import _by_quadrature
 from metrics.examples import forecasts
+from pairwise import together
 
 
 def double(value):
@@ -48,14 +49,14 @@ def integrated(d, targets):
         yield both + (integrate.simpson((1 - 2 * inner) * np.cosh(u), x=u) if z else 0)
 
 
-@pytest.mark.parametrize(("kind", "shape"), CONTINUOUS)
+@together(("kind", "shape"), CONTINUOUS)
 def test_is_the_integral_it_is_defined_by(kind, shape):
     d = standard(kind, shape)
     for z, expected in zip(TARGETS, integrated(d, TARGETS), strict=True):
         assert crps([z], d) == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
-@pytest.mark.parametrize(("kind", "shape"), CONTINUOUS)
+@together(("kind", "shape"), CONTINUOUS)
 def test_moves_and_stretches_with_the_distribution(kind, shape):
     d = standard(kind, shape)
     names = {StudentT: ["df"], Huber: ["delta"], Robust: ["alpha"]}.get(kind, [])
@@ -95,8 +96,8 @@ def test_poisson_is_its_sum(rate):
         assert crps([y], d) == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("mean", [0.01, 2.0, 150.0])
-@pytest.mark.parametrize("dispersion", [1e-4, 0.1, 1.0, 10.0])
+@together("mean", [0.01, 2.0, 150.0])
+@together("dispersion", [1e-4, 0.1, 1.0, 10.0])
 def test_negative_binomial_is_its_sum(mean, dispersion):
     d = td.NegativeBinomial(double([1 / dispersion]), logits=double([math.log(mean * dispersion)]))
     for y in (0, 1, 7, 400):

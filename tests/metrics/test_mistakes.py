@@ -8,6 +8,7 @@ import torch
 from torch import distributions as td
 
 from likely import metrics as m
+from pairwise import together
 
 nan, inf = math.nan, math.inf
 y, p = [0, 1, 1], [0.2, 0.7, 0.9]
@@ -189,7 +190,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@together("mistake", MISTAKES)
 def test_says_what_to_do(mistake):
     call, kind, message = MISTAKES[mistake]
     with pytest.raises(kind, match=message) as error:

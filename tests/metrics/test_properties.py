@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from likely import metrics
 from likely.distributions import Robust
+from pairwise import together
 
 # Each takes (y, p, weight) of a three-class problem; those that are means over bins or rows.
 CLASSIFICATION = {
@@ -78,7 +79,7 @@ def same(a, b):
     np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", REPEATABLE)
+@together("name", REPEATABLE)
 @settings(max_examples=25)
 @given(problem=problems())
 def test_weights_are_repetitions(name, problem):
@@ -86,7 +87,7 @@ def test_weights_are_repetitions(name, problem):
     same(REPEATABLE[name](y, p, w), REPEATABLE[name](np.repeat(y, w), np.repeat(p, w, 0), None))
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 @settings(max_examples=15)
 @given(problem=problems(), seed=st.integers(0, 99))
 def test_order_and_the_scale_of_weights_do_not_matter(name, problem, seed):
@@ -95,8 +96,8 @@ def test_order_and_the_scale_of_weights_do_not_matter(name, problem, seed):
     same(ALL[name](y, p, w), ALL[name](y[order], p[order], 0.3 * w[order]))
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("factor", [1e-320, 1e-300, 1e-3, 1e3, 1e300, 1e307], ids="{:g}".format)
+@together("name", ALL)
+@together("factor", [1e-320, 1e-300, 1e-3, 1e3, 1e300, 1e307], ids="{:g}".format)
 def test_weights_of_any_size(name, factor):
     y, p = np.array([0, 1, 2, 2, 1]), np.array([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8], [3, 4, 3]]) / 10
     w = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
@@ -106,20 +107,20 @@ def test_weights_of_any_size(name, factor):
     same(ALL[name](y, p, w / w.sum()), ALL[name](y, p, w))
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_weights_that_are_all_zero_are_refused(name):
     y, p = np.array([0, 1, 2]), np.eye(3) * 0.7 + 0.1
     with pytest.raises(ValueError, match="sample_weight is zero everywhere"):
         ALL[name](y, p, np.zeros(3))
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_one_row(name):
     value = ALL[name](np.array([1]), np.array([[0.2, 0.5, 0.3]]), None)
     assert np.isfinite(value).all()
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_frames_strides_and_single_precision(name):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     y, p = np.array([0, 1, 2, 2, 1]), np.array([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8], [3, 4, 3]]) / 10
@@ -136,7 +137,7 @@ def test_frames_strides_and_single_precision(name):
         same(ALL[name](polars.Series(y), polars.DataFrame(p), polars.Series(w)), expected)
 
 
-@pytest.mark.parametrize("name", CLASSIFICATION)
+@together("name", CLASSIFICATION)
 def test_probabilities_slightly_off_their_sum_and_labels_of_text(name):
     y, p = np.array([0, 1, 2, 2, 1]), np.array([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8], [3, 4, 3]]) / 10
     off = p * (1 + 1e-7 * np.arange(5)[:, None])
@@ -149,7 +150,7 @@ def test_probabilities_slightly_off_their_sum_and_labels_of_text(name):
         CLASSIFICATION[name](np.array(["a", "b", "c", "c", "b"]), p, None)
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_arrays_of_every_kind(name):
     y, p = np.array([0, 1, 2, 2, 1]), np.array([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8], [3, 4, 3]]) / 10
     w = np.array([1.0, 2.0, 1.0, 0.5, 1.0])
@@ -191,7 +192,7 @@ def test_two_classes_may_come_as_a_vector(problem):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_tensors_on_a_gpu(name):
     y, p = torch.tensor([0, 1, 2, 2]), torch.tensor([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8]]) / 10
     same(ALL[name](y, p, None), ALL[name](y.cuda(), p.cuda(), torch.ones(4, device="cuda")))

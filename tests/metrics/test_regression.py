@@ -9,6 +9,7 @@ from torch import distributions as td
 from likely import metrics
 from likely.distributions import Huber, Robust, StudentT
 from metrics.examples import forecasts
+from pairwise import together
 
 
 def double(value):
@@ -38,7 +39,7 @@ def many(rows=4000):
     }
 
 
-@pytest.mark.parametrize("name", many(2))
+@together("name", many(2))
 def test_the_truth_is_calibrated(name):
     d = many()[name]
     torch.manual_seed(1)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from likely.outliers import LikelihoodDetector, ScaledPCADetector, ScatterDetector
+from pairwise import together
 
 DETECTORS = [ScatterDetector(), LikelihoodDetector(random_state=0)]
 
@@ -17,8 +18,8 @@ def table(levels: int, slope: float, seed: int) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("levels", [5, 50, 500])
-@pytest.mark.parametrize("slope", [0, 1], ids=["uniform", "Zipf"])
+@together("levels", [5, 50, 500])
+@together("slope", [0, 1], ids=["uniform", "Zipf"])
 @pytest.mark.parametrize("detector", DETECTORS, ids=lambda own: type(own).__name__)
 def test_many_levels_hide_no_odd_row_and_make_none(detector, levels: int, slope: float) -> None:
     X = table(levels, slope, seed=5)

@@ -10,6 +10,7 @@ import pytest
 from likely.outliers import LikelihoodDetector, ScatterDetector
 from likely.outliers import _compiled as compiled
 from likely.outliers._row_scores import Nearest
+from pairwise import together
 
 needs_library = pytest.mark.skipif(compiled._library() is None, reason="built without a C++ compiler")
 RNG = np.random.default_rng(0)
@@ -45,7 +46,7 @@ def both(detector: LikelihoodDetector, table: np.ndarray) -> tuple[np.ndarray, .
 
 
 @needs_library
-@pytest.mark.parametrize("name", TABLES)
+@together("name", TABLES)
 def test_it_computes_what_numpy_does(name: str) -> None:
     table = TABLES[name]
     detector = LikelihoodDetector(random_state=0).fit(table)

@@ -13,6 +13,7 @@ from likely.outliers import (
     ScaledPCADetector,
     ScatterDetector,
 )
+from pairwise import together
 
 FEW = {"max_steps": 5, "random_state": 0}
 EXACT = [ScatterDetector(), LikelihoodDetector(random_state=0)]
@@ -26,7 +27,7 @@ exact = pytest.mark.parametrize("detector", EXACT, ids=lambda own: type(own).__n
 
 
 @every
-@pytest.mark.parametrize("X", [V, T, 1e6 * T], ids=["plain", "degenerate", "large"])
+@together("X", [V, T, 1e6 * T], ids=["plain", "degenerate", "large"])
 def test_a_row_alone_has_the_score_it_has_among_others(detector, X: np.ndarray) -> None:
     fitted = clone(detector).fit(X)
     scores, labels = fitted.outlier_score(X), fitted.predict(X)

@@ -8,6 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from likely.functional import normal_nll
 from likely.outliers import ScaledAutoencoderDetector, ScaledPCADetector
+from pairwise import together
 
 RNG = np.random.default_rng(0)
 BASIS = RNG.normal(size=(2, 9))
@@ -29,8 +30,8 @@ def test_it_starts_from_principal_components() -> None:
 
 
 @pytest.mark.parametrize("make", [ScaledPCADetector, ScaledAutoencoderDetector])
-@pytest.mark.parametrize("likelihood", ["normal", "student_t", "robust"])
-@pytest.mark.parametrize(("dimension", "score"), [("row", "scale"), ("feature", "nll")])
+@together("likelihood", ["normal", "student_t", "robust"])
+@together(("dimension", "score"), [("row", "scale"), ("feature", "nll")])
 def test_rows_off_the_plane_are_found(make, likelihood: str, dimension: str, score: str) -> None:
     options = {"likelihood": likelihood, "dimension": dimension, "score_by": score}
     detector = make(random_state=0, max_steps=30, **options).fit(X)

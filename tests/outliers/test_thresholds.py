@@ -12,6 +12,7 @@ from likely.outliers import (
 )
 from likely.outliers._distinct import Distinct, as_of_all, left_out, weights_without
 from likely.outliers._threshold import shortened, threshold
+from pairwise import together
 
 DETECTORS = {
     "scatter": ScatterDetector(),
@@ -41,8 +42,8 @@ def shares(detector, kind: str, rows: int, columns: int, seed: int) -> tuple[flo
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("kind", ["normal", "heavy columns", "heavy rows"])
-@pytest.mark.parametrize(("rows", "columns"), [(100, 2), (100, 50), (200, 30), (1000, 10), (3000, 50)])
+@together("kind", ["normal", "heavy columns", "heavy rows"])
+@together(("rows", "columns"), [(100, 2), (100, 50), (200, 30), (1000, 10), (3000, 50)])
 @pytest.mark.parametrize("name", ["scatter", "likelihood"])
 def test_fresh_rows_are_flagged_as_often_as_asked(name: str, rows: int, columns: int, kind: str) -> None:
     found = np.mean([shares(DETECTORS[name], kind, rows, columns, seed) for seed in range(20, 23)], axis=0)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from likely.row_store import RowStore
+from pairwise import together
 
 # Torch calls its debug mode a prototype, each time it is switched on.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:Synchronization debug mode")]
@@ -67,9 +68,9 @@ def test_an_index_that_is_no_row_ends_the_program_with_a_word(number):
     assert "outside the 50 rows" in done.stderr + done.stdout
 
 
-@pytest.mark.parametrize("optimizer", ["rmsprop", "adagrad", "sgd"])
-@pytest.mark.parametrize("clip", [1.0, None])
-@pytest.mark.parametrize(
+@together("optimizer", ["rmsprop", "adagrad", "sgd"])
+@together("clip", [1.0, None])
+@together(
     ("shape", "batch"),
     [((), 1), ((), 37), ((3, 700), 1), ((3, 700), 37), ((), 9000), ((3,), 9000), ((10, 10), 9000), ((200,), 9000)],
 )

@@ -2,10 +2,10 @@
 
 import random
 
-import pytest
 import torch
 
 from likely.row_store import RowStore
+from pairwise import together
 
 ROWS = 15
 
@@ -59,8 +59,8 @@ class Both:
             self.table.load_state_dict(self.table.state_dict())
 
 
-@pytest.mark.parametrize("in_file", [True, False], ids=["file", "host"])
-@pytest.mark.parametrize("seed", range(5))
+@together("in_file", [True, False], ids=["file", "host"])
+@together("seed", range(5))
 def test_a_random_history(in_file, seed, tmp_path):
     luck, both = random.Random(seed), Both(tmp_path / "rows.table", in_file)
     deeds = [Both.step, Both.step, Both.look, Both.forward, Both.backward, Both.reopen]

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from likely.row_store import RowStore
+from pairwise import together
 
 STORES = pytest.mark.parametrize("store", ["device", "host", "file"])
+in_every_store = together("store", ["device", "host", "file"])
 
 
 def trained(store, tmp_path, dtype=None):
@@ -26,8 +28,8 @@ def same(one, other):
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-@STORES
-@pytest.mark.parametrize(
+@in_every_store
+@together(
     ("index", "error", "message"),
     [
         (torch.tensor([3, 10]), IndexError, "index runs from 3 to 10"),
@@ -50,8 +52,8 @@ def test_a_wrong_index_is_refused(store, index, error, message, tmp_path):
     assert not same(content(table), before)
 
 
-@STORES
-@pytest.mark.parametrize(
+@in_every_store
+@together(
     ("grad", "error"),
     [
         (torch.ones(2), ValueError),
@@ -71,8 +73,8 @@ def test_a_wrong_gradient_is_refused(store, grad, error, tmp_path):
     assert same(content(table), before)
 
 
-@STORES
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@in_every_store
+@together("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_gradients_of_any_precision_move_rows_alike(store, dtype, tmp_path):
     """In half precision eps would be zero, and a gradient of zero would make rows NaN."""
     table, reference = trained(store, tmp_path), trained("device", tmp_path)

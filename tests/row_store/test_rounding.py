@@ -1,16 +1,16 @@
 """bfloat16 rows are right in the mean, and a step too small to see is not lost."""
 
-import pytest
 import torch
 
 from likely.row_store import RowStore
 from likely.row_store._step import rounded
+from pairwise import together
 
 STEP = torch.tensor(3)
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.9])
-@pytest.mark.parametrize("below", [1.0, -3.0, 1e-30, 3e30, 0.0])
+@together("fraction", [0.0, 0.1, 0.5, 0.9])
+@together("below", [1.0, -3.0, 1e-30, 3e30, 0.0])
 def test_each_neighbour_has_the_chance_that_makes_the_mean_right(below, fraction):
     low = torch.tensor(below).bfloat16().float()
     high = (low.view(torch.int32) + 65536).view(torch.float32)

@@ -9,6 +9,7 @@ import torch
 
 import likely
 from likely.row_store import RowStore, _step
+from pairwise import together
 
 STORES = ("device", "host", "file")
 
@@ -40,10 +41,10 @@ def reference(kind, rows, history, lr, decay=0.9, eps=1e-8, clip=None, weight_de
     return rows
 
 
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("kind", ["rmsprop", "adagrad", "sgd"])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 2, 2)])
-@pytest.mark.parametrize("options", [{}, {"clip": 0.5}, {"weight_decay": 0.1}, {"clip": 2.0, "weight_decay": 0.3}])
+@together("store", STORES)
+@together("kind", ["rmsprop", "adagrad", "sgd"])
+@together("shape", [(), (3,), (2, 2, 2)])
+@together("options", [{}, {"clip": 0.5}, {"weight_decay": 0.1}, {"clip": 2.0, "weight_decay": 0.3}])
 def test_steps_as_the_plain_loop_does(kind, shape, options, store, tmp_path):
     start = torch.randn(shape, dtype=torch.float64).expand(6, *shape)
     table = RowStore(start, store=keep(store, tmp_path), optimizer=kind, lr=0.1, **{"clip": None, **options})
@@ -221,8 +222,8 @@ def test_data_in_any_store(store, tmp_path):
     assert set(loss_fn.state_dict()) == {"scale.started"} | table
 
 
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize(
+@together("store", STORES)
+@together(
     ("index", "error", "message"),
     [
         (torch.tensor([2, 7]), IndexError, "from 2 to 7.*rows 0 to 5"),

@@ -11,12 +11,13 @@ import polars as pl
 import pytest
 
 from likely._rows.columns import are_dates, as_codes, as_numbers, level_codes
+from pairwise import together
 
 NOON = [datetime.datetime(1970, 1, 2, 12), None, datetime.datetime(9999, 12, 31)]
 DAYS = [1.5, np.nan, 2932896.0]
 
 
-@pytest.mark.parametrize(
+@together(
     "column",
     [
         pd.Series(NOON, dtype="datetime64[us]"),

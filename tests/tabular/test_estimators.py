@@ -16,6 +16,7 @@ from torch.distributions import MixtureSameFamily
 from likely._random import CheapDropout
 from likely.likelihoods import LIKELIHOODS
 from likely.tabular import NetworkClassifier, NetworkRegressor
+from pairwise import together
 
 QUICK = {"max_steps": 40, "random_state": 0}
 
@@ -185,7 +186,7 @@ def test_any_module_any_number_of_features() -> None:
             assert found.score(X, y) > 0.3
 
 
-@pytest.mark.parametrize(
+@together(
     ("settings", "message"),
     [
         ({"likelihood": "cauchy"}, "likelihood must be one of normal"),

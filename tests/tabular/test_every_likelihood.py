@@ -9,6 +9,7 @@ from torch.distributions.constraints import real
 
 from likely.likelihoods import LIKELIHOODS
 from likely.tabular import NetworkRegressor
+from pairwise import together
 
 ROWS = 240
 QUICK = {"hidden": (), "cv": 2, "max_steps": 60, "batch_size": None, "random_state": 0}
@@ -56,7 +57,7 @@ def test_several_targets(name: str) -> None:
     assert model.predict_dist(X).log_prob(torch.as_tensor(both)).isfinite().all()
 
 
-@pytest.mark.parametrize("name", [name for name in NUMBERS if LIKELIHOODS[name].support is not real])
+@together("name", [name for name in NUMBERS if LIKELIHOODS[name].support is not real])
 def test_targets_outside_the_support_are_refused(name: str) -> None:
     X, y = table(name)
     y = y.copy()

@@ -20,6 +20,7 @@ from sklearn.svm import LinearSVC
 from torch import nn
 
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _stack
+from pairwise import together
 from quick_stacks import classifier, mixed_table, regressor, usable
 
 pytestmark = pytest.mark.usefixtures("quick_stacks")
@@ -140,7 +141,7 @@ def test_progress_is_written_where_asked_for(capsys: pytest.CaptureFixture[str])
     assert "linear: fitted" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@together(
     ("options", "message"),
     [
         ({"model": "forest"}, "model must be 'auto', one of linear, kernel"),

@@ -9,6 +9,7 @@ from scipy.special import expit, log_softmax
 from sklearn.base import clone
 
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling, _log_odds
+from pairwise import together
 
 KINDS = [PlattScaling, IsotonicCalibration]
 
@@ -49,8 +50,8 @@ def test_isotonic_rises_and_shares_ties():
     assert curve.min() >= 1 / (3 * len(y)) - 1e-12
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", ["one class", "two rows", "constant", "separated", "ruled out"])
+@together("kind", KINDS)
+@together("case", ["one class", "two rows", "constant", "separated", "ruled out"])
 def test_nll_stays_finite(kind, case):
     logits, y = overconfident(60)
     if case == "one class":

@@ -18,19 +18,15 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from likely.calibration import CalibratedClassifier, FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.calibration._choice import METHODS
+from pairwise import together
+from scikit_learn_checks import meets_all_checks
 
 
-@parametrize_with_checks(
-    [
-        CalibratedClassifier(LogisticRegression(C=1), method="global", cv=3),
-    ]
-)
-def test_scikit_learn_checks(estimator, check) -> None:
-    check(estimator)
+def test_scikit_learn_checks() -> None:
+    meets_all_checks(CalibratedClassifier(LogisticRegression(C=1), method="global", cv=3))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +107,7 @@ def test_prefit_needs_a_fitted_estimator(data) -> None:
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-@pytest.mark.parametrize("labels", [(0, 1), (False, True), ("no", "yes"), (2.0, 7.0), (0, 1, 2)], ids=str)
+@together("labels", [(0, 1), (False, True), ("no", "yes"), (2.0, 7.0), (0, 1, 2)], ids=str)
 def test_any_classifier_and_any_labels(data, estimator, labels) -> None:
     X, y = data[0][:300], np.array(labels)[np.searchsorted(["ant", "bee", "cow"], data[1][:300]) % len(labels)]
     calibrated = CalibratedClassifier(estimator, "global", cv=3).fit(X, y)

@@ -14,6 +14,7 @@ from likely._rows.blocks import Rows
 from likely.calibration.classifiers import _scaling
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import DeepTemperature, GlobalTemperature
+from pairwise import together
 
 SCALINGS = [VectorScaling, StructuredMatrixScaling]
 
@@ -157,7 +158,7 @@ def test_any_array(make, tmp_path):
 @pytest.mark.parametrize(
     "make", [VectorScaling, StructuredMatrixScaling, lambda: DeepTemperature(max_iter=30, random_state=0)]
 )
-@pytest.mark.parametrize("case", ["one class", "two rows", "constant", "separated", "ruled out", "absent class"])
+@together("case", ["one class", "two rows", "constant", "separated", "ruled out", "absent class"])
 def test_hard_input_gives_a_sane_answer(make, case):
     logits, y = biased(100)
     if case == "one class":

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from likely._rows import blocks
 from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.calibration.classifiers import _temperature
+from pairwise import together
 
 METHODS = [GlobalTemperature, LinearTemperature, FeatureTemperature]
 
@@ -170,7 +171,7 @@ def bad(**changes):
     return {**arguments, **changes}
 
 
-@pytest.mark.parametrize(
+@together(
     ("changes", "message"),
     [
         ({"logits": np.full((20, 3), np.nan)}, "NaN"),

@@ -10,13 +10,13 @@ from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from likely.calibration._compose import compose
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import LinearScale
 from likely.calibration.regressors._regressor import CalibratedRegressor, mean_and_scale
 from likely.calibration.regressors._scale import GlobalScale
+from scikit_learn_checks import meets_all_checks
 
 
 def data(n=600, seed=0):
@@ -25,18 +25,8 @@ def data(n=600, seed=0):
     return X, X @ [1.0, -2.0] + (0.2 + X[:, 0]) * rng.normal(size=n)
 
 
-def expected_failures(estimator):
-    if isinstance(estimator.estimator, BayesianRidge):
-        return {"check_dtype_object": "BayesianRidge itself fails to give a std for an X of dtype object"}
-    return {}
-
-
-@parametrize_with_checks(
-    [CalibratedRegressor(Ridge()), CalibratedRegressor(BayesianRidge(), method="isotonic", features=None)],
-    expected_failed_checks=expected_failures,
-)
-def test_scikit_learn(estimator, check):
-    check(estimator)
+def test_scikit_learn():
+    meets_all_checks(CalibratedRegressor(Ridge()))
 
 
 @pytest.mark.parametrize("method", ["global", "linear", "deep", "isotonic", compose(LinearScale(), IsotonicScale())])

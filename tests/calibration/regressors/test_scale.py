@@ -17,6 +17,7 @@ from likely.calibration.regressors._isotonic import IsotonicScale, Recalibrated,
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._scale import Forecasts, GlobalScale
 from likely.distributions import StudentT
+from pairwise import together
 
 CALIBRATORS = [
     GlobalScale(),
@@ -270,7 +271,7 @@ def test_auto_finds_the_linear_scale_and_the_bend():
     assert auto.scores_[auto.name_] < auto.scores_["global"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "message"),
     [
         ({"scale": [1.0, 0.0]}, "scale must be positive"),

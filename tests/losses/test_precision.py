@@ -10,12 +10,13 @@ import torch
 import likely
 from likelihoods import LIKELIHOODS, full
 from likely import functional as F
+from pairwise import together
 
-learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
+learned = together("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
 
 
 @learned
-@pytest.mark.parametrize("convert", [lambda m: m, lambda m: m.double(), lambda m: m.half().double()])
+@together("convert", [lambda m: m, lambda m: m.double(), lambda m: m.half().double()])
 def test_fixed_numbers_are_exact_for_double_data(likelihood, convert):
     prediction, target = likelihood.draw(7, 3)
     phi = {k: tuple(0.1 * x for x in v) if isinstance(v, tuple) else 0.1 for k, v in likelihood.phi.items()}

@@ -10,18 +10,20 @@ import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes, full
 from likely import _kernels as kernels
 from likely import functional as F
+from pairwise import together
 
 # Forward mode loads derivatives that torch itself still writes in TorchScript.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.(script|trace|trace_method)` is deprecated")
-every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+every = together("likelihood", LIKELIHOODS, ids=str)
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+in_both_dtypes = together("dtype", [torch.float32, torch.float64])
 ROWS, CLASSES, WIDTH = 4, 3, 5
 KINDS = {
     "fixed": lambda value: likely.Fixed(value),
     "global": lambda value: likely.Global(axes(value), init=value),
     "predicted": lambda value: likely.Predicted(WIDTH, axes(value), init=value),
 }
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = together("kind", KINDS)
 
 
 def make(likelihood: Likelihood, kind: str, **options) -> likely.LikelihoodLoss:
@@ -47,7 +49,7 @@ def nll_of(likelihood: Likelihood):
 
 
 @every
-@dtypes
+@in_both_dtypes
 def test_vmap_of_a_functional_form_is_a_loop(likelihood, dtype):
     nll, (prediction, target, phi) = nll_of(likelihood), inputs_of(likelihood, dtype)
     rows = list(zip(prediction, target, *phi, strict=True))
@@ -62,7 +64,7 @@ def test_vmap_of_a_functional_form_is_a_loop(likelihood, dtype):
 
 
 @every
-@dtypes
+@in_both_dtypes
 def test_derivatives_of_a_functional_form(likelihood, dtype):
     """grad, jacrev, jacfwd, jvp and vmap(grad) against autograd; hessian against gradients of gradients."""
     nll, (prediction, target, phi) = nll_of(likelihood), inputs_of(likelihood, dtype)
@@ -97,7 +99,7 @@ def test_derivatives_of_a_functional_form(likelihood, dtype):
 
 
 @every
-@dtypes
+@in_both_dtypes
 def test_forward_mode_differentiation(likelihood, dtype):
     nll, (prediction, target, phi) = nll_of(likelihood), inputs_of(likelihood, dtype)
     phi = [p[:1] for p in phi]
@@ -165,9 +167,9 @@ def test_hessian_of_everything_through_the_loss(likelihood, kind):
 
 
 @every
-@dtypes
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("again", [False, True], ids=["once", "create_graph"])
+@in_both_dtypes
+@together("reduction", ["mean", "sum", "none"])
+@together("again", [False, True], ids=["once", "create_graph"])
 def test_gradients_in_batches(likelihood, dtype, reduction, again):
     prediction, target, phi = inputs_of(likelihood, dtype)
     leaves = [prediction.requires_grad_(), *(p[:1].clone().requires_grad_() for p in phi)]
@@ -249,7 +251,7 @@ def test_tracing_sees_the_formula(likelihood, kind):
     near(traced(*second, features + 1), loss_fn(*second, features=features + 1))
 
 
-@pytest.mark.parametrize(
+@together(
     "module",
     [
         *(c.loss() for c in LIKELIHOODS),

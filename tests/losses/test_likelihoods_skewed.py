@@ -16,6 +16,7 @@ from likely.distributions import SkewStudentT, StudentT
 from likely.losses import SkewStudentTLoss
 from likely.metrics import crps, crps_from_samples
 from likely.metrics._scores import _by_quadrature
+from pairwise import together
 from quadrature import integral
 
 CASES = [(0.8, 0.3), (1.5, -0.4), (2.5, 1.2), (4.0, -2.0), (7.0, 0.0), (60.0, 0.7)]
@@ -95,8 +96,8 @@ def test_without_skew_it_is_students_t():
         np.testing.assert_allclose(crps(y, ours, reduction="none"), crps(y, known, reduction="none"), rtol=1e-13)
 
 
-@pytest.mark.parametrize("df", [1e12, 1e30, 1e200])
-@pytest.mark.parametrize("skew", [-1.1, 0.4, 6.0])
+@together("df", [1e12, 1e30, 1e200])
+@together("skew", [-1.1, 0.4, 6.0])
 def test_without_heavy_tails_it_is_the_two_piece_normal(df, skew):
     low, high = 0.7 * math.exp(-skew), 0.7 * math.exp(skew)
     z = double([-3.0, -0.5, 0.0, 0.2, 4.0])

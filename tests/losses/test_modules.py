@@ -9,8 +9,10 @@ import torch
 
 import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes
+from pairwise import together
 
 every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+of_every_likelihood = together("likelihood", LIKELIHOODS, ids=str)
 ROWS, CLASSES, WIDTH = 6, 3, 4
 KINDS = {
     "fixed": lambda value: likely.Fixed(value),
@@ -18,7 +20,7 @@ KINDS = {
     "data": lambda value: likely.Data(ROWS, axes(value), init=value),
     "predicted": lambda value: likely.Predicted(WIDTH, axes(value), init=value),
 }
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = together("kind", KINDS)
 
 
 def make(likelihood: Likelihood, kind: str, **options) -> likely.LikelihoodLoss:
@@ -31,7 +33,7 @@ def batch(likelihood: Likelihood, dtype: torch.dtype = torch.float32) -> dict[st
     return {"prediction": prediction, "target": target, "features": features, "index": torch.arange(ROWS)}
 
 
-@every
+@of_every_likelihood
 @kinds
 def test_copies_give_the_same(likelihood, kind):
     loss_fn, given = make(likelihood, kind), batch(likelihood)
@@ -44,9 +46,9 @@ def test_copies_give_the_same(likelihood, kind):
         assert repr(twin) == repr(loss_fn)
 
 
-@every
-@pytest.mark.parametrize("kind", ["fixed", "global", "predicted"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@of_every_likelihood
+@together("kind", ["fixed", "global", "predicted"])
+@together("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_a_module_in_another_dtype(likelihood, kind, dtype):
     loss_fn, given = make(likelihood, kind), batch(likelihood)
     expected = loss_fn(**given)

@@ -9,8 +9,9 @@ from torch import nn
 import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes
 from likely._standardize import Standardize
+from pairwise import together
 
-learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
+learned = together("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
 ROWS, CLASSES, WIDTH = 6, 3, 4
 
 KINDS = {
@@ -72,7 +73,7 @@ def use(loss_fn: nn.Module, given: dict[str, torch.Tensor]) -> bool:
 
 
 @learned
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 def test_a_bad_batch_leaves_the_loss_as_it_was(likelihood, kind):
     loss_fn = likelihood.loss(**{name: KINDS[kind](value) for name, value in likelihood.phi.items()})
     good = batch(likelihood)

@@ -13,12 +13,13 @@ import likely
 from likely import functional
 from likely.distributions import AsymmetricLaplace, Huber, Logistic, Ordinal, Robust
 from likely.likelihoods import LIKELIHOODS, Likelihood, functional_form, register
+from pairwise import together
 
 X, Y = torch.zeros(2), torch.ones(2)
 FORMS = [likelihood.nll for likelihood in LIKELIHOODS.values()]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+@together("form", FORMS, ids=lambda form: form.__name__)
 def test_signatures_say_what_every_argument_is(form: object) -> None:
     parameters = inspect.signature(form).parameters  # type: ignore[arg-type]
     assert all(p.annotation is not p.empty and p.annotation is not inspect.Parameter.empty for p in parameters.values())

@@ -2,18 +2,18 @@
 
 import itertools
 
-import pytest
 import torch
 
 import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes, full
 from likely import functional as F
+from pairwise import together
 
-every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+every = together("likelihood", LIKELIHOODS, ids=str)
 
 
 @every
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@together("reduction", ["mean", "sum", "none"])
 def test_no_rows_are_what_torch_makes_of_them(likelihood: Likelihood, reduction):
     """The mean of nothing is NaN, its sum zero; and nothing is learned from it."""
     prediction, target = likelihood.draw(4, 3, dtype=torch.float32)
@@ -38,7 +38,7 @@ def test_no_tokens():
 
 
 @every
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@together("reduction", ["mean", "sum", "none"])
 def test_one_example_without_a_batch(likelihood: Likelihood, reduction):
     prediction, target = likelihood.draw(1, 3, dtype=torch.float32)
     prediction, target = (
@@ -61,8 +61,8 @@ SPREADS = ("scale", "temperature", "dispersion", "concentration")
 
 
 @every
-@pytest.mark.parametrize("dtype", EXTREMES)
-@pytest.mark.parametrize("fused", [True, False], ids=["mean", "none"])
+@together("dtype", EXTREMES)
+@together("fused", [True, False], ids=["mean", "none"])
 def test_no_finite_input_gives_nan(likelihood: Likelihood, dtype, fused):
     """Neither a loss nor a gradient; infinity where the true one overflows is no error."""
     inputs, spreads = EXTREMES[dtype]

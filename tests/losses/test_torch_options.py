@@ -9,15 +9,17 @@ import likely
 from likely import _kernels as kernels
 from likely import functional as F
 from likely.likelihoods import softmax
+from pairwise import together
 
 reductions = pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+by_every_reduction = together("reduction", ["mean", "sum", "none"])
 
 
 class TestClassWeights:
-    @reductions
-    @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-    @pytest.mark.parametrize("soft", [False, True], ids=["numbers", "probabilities"])
-    @pytest.mark.parametrize("shape", [(6, 4), (6, 4, 5), (4,)], ids=str)
+    @by_every_reduction
+    @together("smoothing", [0.0, 0.2])
+    @together("soft", [False, True], ids=["numbers", "probabilities"])
+    @together("shape", [(6, 4), (6, 4, 5), (4,)], ids=str)
     def test_are_torchs(self, reduction, smoothing, soft, shape):
         logits, weight = torch.randn(shape), torch.rand(4) + 0.1
         axis = min(1, len(shape) - 1)
@@ -83,8 +85,8 @@ class TestClassWeights:
 
 
 class TestBinaryWeights:
-    @reductions
-    @pytest.mark.parametrize("shape", [(6, 3), (2, 6, 3), (3,)], ids=str)
+    @by_every_reduction
+    @together("shape", [(6, 3), (2, 6, 3), (3,)], ids=str)
     def test_are_torchs(self, reduction, shape):
         """Several labels per row, soft ones among them."""
         logits, target = 4 * torch.randn(shape), torch.rand(shape)
@@ -114,8 +116,8 @@ class TestBinaryWeights:
 REAL = (likely.NormalLoss, likely.LaplaceLoss, likely.HuberLoss, likely.BernoulliLoss, likely.PoissonLoss)
 
 
-@pytest.mark.parametrize("kind", REAL)
-@pytest.mark.parametrize(
+@together("kind", REAL)
+@together(
     ("prediction", "target", "result"),
     [
         (torch.float32, torch.float64, torch.float64),

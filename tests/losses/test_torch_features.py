@@ -2,16 +2,17 @@
 
 import pytest
 import torch
+from tests.losses.torch_features import FEATURES, KINDS, LOSSES, ROWS, All, all_inputs, near
 
-from torch_features import FEATURES, KINDS, LOSSES, ROWS, All, all_inputs, near
+from pairwise import together
 
 # Forward mode loads derivatives that torch itself still writes in TorchScript.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.(script|trace|trace_method)` is deprecated")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("feature", FEATURES)
+@together("kind", KINDS)
+@together("loss", LOSSES)
+@together("feature", FEATURES)
 def test_cell(feature, loss, kind):
     FEATURES[feature](loss, kind)
 

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from likely import _files, auditing, calibration, cli
+from pairwise import together
 
 AUDIT = ("report.html", "scores.csv", "summary.json")
 
@@ -244,8 +245,8 @@ def test_what_was_guessed_is_told_on_the_terminal_and_in_files(folder: Path) -> 
         assert any(part in note for note in about["notes"])
 
 
-@pytest.mark.parametrize("method", ["global", "linear"])
-@pytest.mark.parametrize("spoil", ["-inf", "inf", "nan", "huge"])
+@together("method", ["global", "linear"])
+@together("spoil", ["-inf", "inf", "nan", "huge"])
 def test_unusual_logits_are_taken_or_named_by_their_row(folder: Path, spoil: str, method: str) -> None:
     logits = np.load("z.npy")
     if spoil == "huge":

@@ -5,10 +5,11 @@ import math
 
 import pytest
 import torch
+from tests.losses.torch_inputs import DTYPES, LOSSES, cases
 from torch import nn
 
 import likely
-from torch_inputs import DTYPES, LOSSES, cases
+from pairwise import together
 
 HELD = {nn.PoissonNLLLoss: {"dispersion": 0.0}} | {
     kind: {"temperature": 1.0} for kind in (nn.CrossEntropyLoss, nn.NLLLoss, nn.BCEWithLogitsLoss, nn.BCELoss)
@@ -44,9 +45,9 @@ def wide(thing):
 
 
 @pytest.mark.filterwarnings("ignore:.*look like probabilities")  # torch draws its logits from 0 to 1
-@pytest.mark.parametrize("held", [True, False], ids=["held", "free"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", LOSSES, ids=lambda kind: kind.__name__)
+@together("held", [True, False], ids=["held", "free"])
+@together("dtype", DTYPES, ids=str)
+@together("kind", LOSSES, ids=lambda kind: kind.__name__)
 def test_equals_the_original_on_torchs_own_inputs(kind, dtype, held):
     count = 0
     for description, original, args in cases(kind, dtype):

@@ -14,6 +14,7 @@ from torch import nn
 import likely
 from likelihoods import LIKELIHOODS
 from likely.integrations.monitor import LikelihoodMonitor
+from pairwise import together
 
 UNITS = (1e-3, 1.0, 1e3)
 LOCATIONS = [
@@ -74,7 +75,7 @@ def test_the_scale_is_that_of_the_errors_in_any_unit_and_with_any_optimizer(opti
 
 @pytest.mark.parametrize("loss", LOCATIONS)
 def test_every_likelihood_of_a_real_number_learns_in_any_unit(loss):
-    found = [trained(loss(), unit)[2] for unit in UNITS]
+    found = [trained(loss(), unit)[2] for unit in (UNITS[0], UNITS[-1])]
     assert max(found) - min(found) < 0.01
     assert max(found) < 5.5
 
@@ -111,7 +112,7 @@ def batch(rows=200, unit=100.0, targets=3):
     return torch.zeros(rows, targets), torch.randn(rows, targets, generator=generator) * units
 
 
-@pytest.mark.parametrize("loss", LOCATIONS)
+@together("loss", LOCATIONS)
 def test_the_start_has_nearly_the_highest_likelihood_of_all_scales(loss):
     x, y = batch(2000, targets=1)
     loss_fn = loss()
@@ -226,7 +227,7 @@ def test_weights_count_rows_and_those_of_weight_zero_do_not_take_part():
     torch.testing.assert_close(weighted.scale.value, counted.scale.value)
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+@together("likelihood", LIKELIHOODS, ids=str)
 def test_the_start_of_every_likelihood_is_no_worse_than_a_constant(likelihood):
     prediction, target = likelihood.draw(500, 2, dtype=torch.float32)
     ours = likelihood.loss()
@@ -332,9 +333,9 @@ def test_mistakes_that_compute_are_told_at_the_first_batch(loss_fn, inputs, mess
 # Rows of weight zero
 
 
-@pytest.mark.parametrize("junk", [math.nan, math.inf])
-@pytest.mark.parametrize("kind", ["global", "predicted", "data"])
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+@together("junk", [math.nan, math.inf])
+@together("kind", ["global", "predicted", "data"])
+@together("likelihood", LIKELIHOODS, ids=str)
 def test_nothing_of_a_row_of_weight_zero_reaches_the_loss_or_a_gradient(likelihood, kind, junk):
     prediction, target = likelihood.draw(6, 3, dtype=torch.float32)
     made = {"global": likely.Global, "predicted": lambda s, init: likely.Predicted(4, s, init=init)}

@@ -8,12 +8,13 @@ from torch import nn
 import likely
 from likely._standardize import Standardize
 from likely.constraints import Exp, Interval
+from pairwise import together
 
 SHAPES = [(), (3, 1, 1), (3, 4, 4), (1, 4, 4), (4, 4)]
 
 
-@pytest.mark.parametrize("init", [0.05, 1.0, 7.5, 1e4])
-@pytest.mark.parametrize("kind", ["global", "data", "predicted"])
+@together("init", [0.05, 1.0, 7.5, 1e4])
+@together("kind", ["global", "data", "predicted"])
 def test_starts_at_the_value_named(kind, init):
     make = {
         "global": lambda: likely.Global(init=init),
@@ -25,8 +26,8 @@ def test_starts_at_the_value_named(kind, init):
     torch.testing.assert_close(d.scale, torch.full((4,), init), rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("kind", ["fixed", "global", "data", "predicted", "spatial"])
+@together("shape", SHAPES)
+@together("kind", ["fixed", "global", "data", "predicted", "spatial"])
 def test_the_grid_of_conditioning_and_dimensionality(kind, shape):
     parameter = {
         "fixed": lambda: likely.Fixed(torch.full(shape, 1.5)),

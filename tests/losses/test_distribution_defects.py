@@ -22,9 +22,10 @@ from likely.distributions import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
+from pairwise import together
 
 PRECISIONS = [(torch.float32, 3e-6), (torch.float64, 1e-14)]
-in_both = pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+in_both = together(("dtype", "tolerance"), PRECISIONS)
 
 
 def double(value):
@@ -36,7 +37,7 @@ def numbers(*tensors):
 
 
 @in_both
-@pytest.mark.parametrize("df", [0.3, 4.0, 1e4, 1e6, 1e7, 1e12])
+@together("df", [0.3, 4.0, 1e4, 1e6, 1e7, 1e12])
 def test_students_t_keeps_its_digits(df, dtype, tolerance):
     x, y = torch.zeros((), dtype=dtype), torch.tensor(1.5, dtype=dtype)
     d = likely.StudentTLoss(df=df, scale=2.0).distribution(x)
@@ -50,7 +51,7 @@ def test_students_t_keeps_its_digits(df, dtype, tolerance):
 
 
 @in_both
-@pytest.mark.parametrize("size", [0.3, 1e5, 1e7, 1e12])
+@together("size", [0.3, 1e5, 1e7, 1e12])
 def test_the_negative_binomial_keeps_its_digits(size, dtype, tolerance):
     loss_fn = likely.NegativeBinomialLoss(dispersion=1 / size, log_input=False)
     d = loss_fn.distribution(torch.tensor(3.0, dtype=dtype))
@@ -61,7 +62,7 @@ def test_the_negative_binomial_keeps_its_digits(size, dtype, tolerance):
 
 
 @in_both
-@pytest.mark.parametrize("a", [0.01, 0.7, 9.0, 1e4, 1e8])
+@together("a", [0.01, 0.7, 9.0, 1e4, 1e8])
 def test_entropies_of_gamma_and_beta_keep_their_digits(a, dtype, tolerance):
     shape, other, rate = (torch.tensor(value, dtype=dtype) for value in (a, 50 * a, 2.0))
     with mpmath.workdps(60):
@@ -133,7 +134,7 @@ CDFS = {
 CONTINUOUS = ["student_t", "skew_student_t", "gamma", "beta", "von_mises"]
 
 
-@pytest.mark.parametrize("name", CDFS)
+@together("name", CDFS)
 def test_the_cdf_has_the_slope_in_every_parameter(name):
     make, exact, cases, values = CDFS[name]
     for parameters in cases:
@@ -205,8 +206,8 @@ def test_a_second_derivative_of_the_cdf_is_an_error_and_not_zero():
         slope.backward()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("skew", [-4.0, -1.0, 0.0, 4.0])
+@together("dtype", [torch.float32, torch.float64])
+@together("skew", [-4.0, -1.0, 0.0, 4.0])
 def test_quantiles_invert_the_skewed_cdf_up_to_its_rounding(skew, dtype):
     """Where the density is small, one step between two floats near 1 is a long way."""
     d = SkewStudentT(torch.tensor(3.0, dtype=dtype), skew, 0.0, 1.0)
@@ -217,8 +218,8 @@ def test_quantiles_invert_the_skewed_cdf_up_to_its_rounding(skew, dtype):
     assert ((d.icdf(p) - x).abs() <= rounding).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("mean", "dispersion"), [(1e-4, 1e-8), (3.0, 1e-12), (1e6, 2.0), (0.0, 1.0)])
+@together("dtype", [torch.float32, torch.float64])
+@together(("mean", "dispersion"), [(1e-4, 1e-8), (3.0, 1e-12), (1e6, 2.0), (0.0, 1.0)])
 def test_variances_of_counts_are_exact(mean, dispersion, dtype):
     x, rounding = torch.tensor(mean, dtype=dtype), 2.5 * torch.finfo(dtype).eps
     d = likely.NegativeBinomialLoss(dispersion=dispersion, log_input=False).distribution(x)

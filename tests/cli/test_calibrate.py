@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from likely import calibration, cli
 from likely.metrics import expected_calibration_error, negative_log_likelihood
+from pairwise import together
 
 N, C, D = 300, 3, 4
 
@@ -254,7 +255,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("message", BAD)
+@together("message", BAD)
 def test_bad_input_is_refused_in_one_line(message: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "o.npz", **BAD[message])
     done = likely_command("calibrate", tmp_path / "o.npz", "--method", "linear", "--out", tmp_path / "m.json")

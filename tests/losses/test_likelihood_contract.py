@@ -13,12 +13,13 @@ from scipy import integrate, optimize
 import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes, full
 from likely import functional as F
+from pairwise import together
 from quadrature import integral
 
-every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
-real = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "real"], ids=str)
+every = together("likelihood", LIKELIHOODS, ids=str)
+real = together("likelihood", [c for c in LIKELIHOODS if c.support == "real"], ids=str)
 positive = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "positive"], ids=str)
-learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
+learned = together("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
 
 
 def elementwise(likelihood: Likelihood, *args, **phi):
@@ -81,7 +82,7 @@ def test_the_probabilities_of_classes_sum_to_one():
     assert total.item() == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.reference], ids=str)
+@together("likelihood", [c for c in LIKELIHOODS if c.reference], ids=str)
 def test_equals_torch_distributions(likelihood):
     prediction, target = likelihood.draw(50, 3)
     expected = -likelihood.reference(prediction, **likelihood.phi).log_prob(target)
@@ -204,7 +205,7 @@ def test_the_best_scale_makes_the_score_vanish(likelihood):
     assert (z * score).mean().item() == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.plain], ids=str)
+@together("likelihood", [c for c in LIKELIHOODS if c.plain], ids=str)
 def test_at_one_it_is_the_familiar_loss(likelihood):
     prediction, target = likelihood.draw(30, 4)
     phi = {k: {"delta": 1.345, "quantile": 0.3}.get(k, 1.0) for k in likelihood.phi}
@@ -248,7 +249,7 @@ def test_broadcasts_over_every_shape(likelihood):
 
 
 @every
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@together("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_dtypes(likelihood, dtype):
     prediction, target = likelihood.draw(6, 3)
     prediction = prediction.to(dtype)
@@ -266,7 +267,7 @@ def test_dtypes(likelihood, dtype):
 
 
 @every
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@together("reduction", ["mean", "sum", "none"])
 def test_reductions_and_weights(likelihood, reduction):
     prediction, target = likelihood.draw(6, 3)
     weight = torch.tensor([1.0, 0.0, 2.0, 1.0, 0.0, 0.5], dtype=torch.float64)
@@ -282,7 +283,7 @@ def test_reductions_and_weights(likelihood, reduction):
     assert (nothing == 0).all()
 
 
-@pytest.mark.parametrize(
+@together(
     "likelihood", [c for c in LIKELIHOODS if c.support in ("real", "count", "positive", "angle", "unit")], ids=str
 )
 def test_full_differs_from_the_papers_form_by_a_constant(likelihood):
@@ -322,22 +323,35 @@ def test_excess_is_zero_at_best_and_never_negative(likelihood):
         assert loss_fn.excess(sure, target).abs().max() < 1e-12
 
 
+class EveryLoss(torch.nn.Module):
+    """All losses in one module: what the compiler needs to begin with is then paid once."""
+
+    def __init__(self, rows: list[Likelihood]) -> None:
+        super().__init__()
+        self.losses = torch.nn.ModuleList(row.loss() for row in rows)
+
+    def forward(self, *batches):
+        return [loss_fn(*batch) for loss_fn, batch in zip(self.losses, batches, strict=True)]
+
+
 # The compiler instantiates autograd functions itself and is warned for it by torch.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("likelihood", {c.loss: c for c in LIKELIHOODS}.values(), ids=str)
-def test_compiles_as_one_graph(likelihood):
-    prediction, target = likelihood.draw(6, 3, dtype=torch.float32)
-    prediction.requires_grad_()
-    loss_fn = likelihood.loss()
+@pytest.mark.parametrize("half", [0, 1], ids=["first half", "second half"])
+def test_every_loss_compiles_as_one_graph(half):
+    """Without a break; values and gradients are those without the compiler."""
+    rows = list({row.loss: row for row in LIKELIHOODS}.values())[half::2]
+    batches = [row.draw(6, 3, dtype=torch.float32) for row in rows]
+    together, predictions = EveryLoss(rows), [prediction.requires_grad_() for prediction, _ in batches]
     torch._dynamo.reset()
-    compiled = torch.compile(loss_fn, fullgraph=True, backend="aot_eager")
-    leaves = [prediction, *loss_fn.parameters()]
-    for got, expected in zip(
-        [compiled(prediction, target), *torch.autograd.grad(compiled(prediction, target), leaves)],
-        [loss_fn(prediction, target), *torch.autograd.grad(loss_fn(prediction, target), leaves)],
-        strict=True,
-    ):
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+    compiled = torch.compile(together, fullgraph=True, backend="aot_eager")
+    found, expected = compiled(*batches), together(*batches)
+    leaves = {f"{row}'s prediction": prediction for row, prediction in zip(rows, predictions, strict=True)}
+    for row, loss_fn in zip(rows, together.losses, strict=True):
+        leaves |= {f"{row}'s {name}": parameter for name, parameter in loss_fn.named_parameters()}
+    slopes = [torch.autograd.grad(sum(losses), leaves.values()) for losses in (found, expected)]
+    names = [*map(str, rows), *leaves]
+    for name, got, wanted in zip(names, [*found, *slopes[0]], [*expected, *slopes[1]], strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6, msg=lambda words, name=name: f"{name}: {words}")
 
 
 @learned
@@ -357,7 +371,7 @@ def test_state_dict_pickle_and_deepcopy(likelihood):
 
 
 @real
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@together("dtype", [torch.float32, torch.bfloat16])
 def test_no_nan_for_any_finite_input(likelihood, dtype):
     for size in (0.0, 1e-38, 1e-20, 1e-4, 1.0, 1e4, 1e19, 1e30):
         for scale in (1e-4, 1.0, 1e4):

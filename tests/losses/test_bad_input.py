@@ -6,6 +6,7 @@ from torch import nn
 
 import likely
 from likely import functional as F
+from pairwise import together
 
 x, y = torch.zeros(4), torch.ones(4)
 logits, labels = torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])
@@ -271,7 +272,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@together("mistake", MISTAKES)
 def test_says_what_to_do(mistake):
     call, kind, message = MISTAKES[mistake]
     with pytest.raises(kind, match=message) as error:

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import likely
 from likely.priors import LaplacePrior, NormalPrior, SpikeSlabPrior
+from pairwise import together
 
 KINDS = [NormalPrior, LaplacePrior, SpikeSlabPrior]
 SCALED = [NormalPrior, LaplacePrior]
@@ -41,9 +42,9 @@ def test_map_is_minus_the_log_density(kind, per):
     torch.testing.assert_close(prior(), expected)
 
 
-@pytest.mark.parametrize("kind", SCALED)
-@pytest.mark.parametrize("method", ["map", "evidence"])
-@pytest.mark.parametrize("per", PER)
+@together("kind", SCALED)
+@together("method", ["map", "evidence"])
+@together("per", PER)
 def test_fitted_scales_are_stationary(kind, per, method):
     prior = kind(mlp(), per=per, method=method)
     prior.fit_()
@@ -158,7 +159,7 @@ def test_map_collapses_and_says_so_once_where_the_default_learns(kind):
     assert all(s.item() > 1e-3 for s in prior.scale.values())
 
 
-@pytest.mark.parametrize(("kind", "per"), CASES)
+@together(("kind", "per"), CASES)
 def test_the_default_is_bounded_below(kind, per):
     model = mlp()
     prior = kind(model, per=per)
@@ -173,7 +174,7 @@ def test_the_default_is_bounded_below(kind, per):
     assert abs(values[-1] - values[-2]) < 1e-2 * (1 + abs(values[-1])) or values[-1] > values[-2]
 
 
-@pytest.mark.parametrize(("kind", "per"), CASES)
+@together(("kind", "per"), CASES)
 def test_lives_beside_the_model(kind, per):
     model = mlp()
     prior = kind(model, per=per, n=50)
@@ -208,7 +209,7 @@ def test_lives_beside_the_model(kind, per):
     assert kind.__name__ in repr(prior)
 
 
-@pytest.mark.parametrize(("kind", "per"), CASES)
+@together(("kind", "per"), CASES)
 def test_dtypes(kind, per):
     model = mlp()
     expected = kind(model, per=per)()
@@ -224,7 +225,7 @@ def test_dtypes(kind, per):
     assert prior().item() == pytest.approx(expected.item(), rel=2e-2)
 
 
-@pytest.mark.parametrize(("kind", "per"), CASES)
+@together(("kind", "per"), CASES)
 def test_compiles_to_one_graph(kind, per):
     model = nn.Linear(3, 2)
     prior = kind(model, per=per)
@@ -274,7 +275,7 @@ def test_which_weights():
     assert list(NormalPrior(Tied(), which=["head.weight", "embed.weight"]).weights) == ["head.weight"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("make", "kind", "message"),
     [
         (lambda m: NormalPrior(m, per="row"), ValueError, "per must be"),
@@ -384,7 +385,7 @@ PRIORS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "per", "method"), PRIORS)
+@together(("kind", "per", "method"), PRIORS)
 def test_the_order_of_parameters_changes_nothing(kind, per, method):
     first, second = nn.Linear(4, 3), nn.Linear(3, 2)
     turned = nn.ModuleDict({"b": second, "a": first})
@@ -398,7 +399,7 @@ def test_a_module_with_nothing_to_learn_is_refused(model):
         NormalPrior(model)
 
 
-@pytest.mark.parametrize(("kind", "per", "method"), PRIORS)
+@together(("kind", "per", "method"), PRIORS)
 def test_a_weight_that_is_nan_does_not_reach_the_scales(kind, per, method):
     model = nn.Linear(4, 3)
     prior = kind(model, per=per, method=method)

@@ -16,6 +16,7 @@ from likely.distributions import AsymmetricLaplace, Gamma, Logistic, LogNormal
 from likely.likelihoods import LIKELIHOODS
 from likely.losses import AsymmetricLaplaceLoss, GammaLoss, LogisticLoss, LogNormalLoss
 from likely.metrics import crps, crps_from_samples
+from pairwise import together
 
 
 def double(value):
@@ -41,7 +42,7 @@ CASES = {
         for s in (0.01, 0.7, 2.0)
     },
 }
-every = pytest.mark.parametrize(("d", "reference"), CASES.values(), ids=CASES)
+every = together(("d", "reference"), CASES.values(), ids=CASES)
 
 
 @every

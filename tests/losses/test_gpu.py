@@ -5,6 +5,7 @@ import torch
 
 import likely
 from likelihoods import LIKELIHOODS, axes
+from pairwise import together
 
 # Torch calls its debug mode a prototype, each time it is switched on.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:Synchronization debug mode")]
@@ -17,7 +18,7 @@ def no_waiting():
     torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+@together("likelihood", LIKELIHOODS, ids=str)
 def test_agrees_with_the_cpu(likelihood):
     prediction, target = likelihood.draw(64, 5, dtype=torch.float32)
     here = likelihood.loss()
@@ -57,7 +58,7 @@ def test_a_loss_left_on_the_cpu_still_works():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+@together("likelihood", LIKELIHOODS, ids=str)
 def test_compiles_with_inductor(likelihood):
     prediction, target = (t.cuda() for t in likelihood.draw(64, 5, dtype=torch.float32))
     loss_fn = likelihood.loss().cuda()

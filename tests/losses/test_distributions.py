@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 
 from likely.distributions import Huber, Robust, StudentT
+from pairwise import together
 from quadrature import integral
 
 SHAPES = [0.0, 0.05, 0.5, 1.0, 1.5, 1.999, 2.0, 2.001, 3.0, 8.0]
@@ -31,7 +32,7 @@ def make(kind, shape):
 CASES = [("robust", a) for a in SHAPES] + [("huber", d) for d in (0.2, 1.345, 5.0)]
 
 
-@pytest.mark.parametrize(("kind", "shape"), CASES)
+@together(("kind", "shape"), CASES)
 def test_cdf_is_the_integral_of_the_density(kind, shape):
     d = make(kind, shape)
     for value in (-6.0, 0.3, 0.9, 25.0):
@@ -39,7 +40,7 @@ def test_cdf_is_the_integral_of_the_density(kind, shape):
         assert d.cdf(double(value)).item() == pytest.approx(0.5 + centre, abs=1e-11)
 
 
-@pytest.mark.parametrize(("kind", "shape"), CASES)
+@together(("kind", "shape"), CASES)
 def test_quantiles_invert_the_cdf(kind, shape):
     d = make(kind, shape)
     p = double([1e-6, 1e-3, 0.1, 0.5, 0.75, 0.999, 1 - 1e-6])
@@ -47,7 +48,7 @@ def test_quantiles_invert_the_cdf(kind, shape):
     assert d.icdf(double([0.0, 1.0])).tolist() == [-math.inf, math.inf]
 
 
-@pytest.mark.parametrize(("kind", "shape"), [c for c in CASES if c != ("robust", 0.0)])
+@together(("kind", "shape"), [c for c in CASES if c != ("robust", 0.0)])
 def test_moments(kind, shape):
     d = make(kind, shape)
 
@@ -69,7 +70,7 @@ def test_the_cauchy_has_no_moments():
     assert d.entropy().item() == pytest.approx(math.log(4 * math.pi * 0.7 * math.sqrt(2)), rel=1e-9)
 
 
-@pytest.mark.parametrize(("kind", "shape"), CASES)
+@together(("kind", "shape"), CASES)
 def test_samples_follow_the_cdf(kind, shape):
     d = make(kind, shape)
     torch.manual_seed(1)

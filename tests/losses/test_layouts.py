@@ -1,13 +1,13 @@
 """Strides change nothing: whatever the layout and the parameter's shape, the result of the contiguous tensors."""
 
-import pytest
 import torch
 from torch import Tensor
 
 import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes, full
+from pairwise import together
 
-every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+every = together("likelihood", LIKELIHOODS, ids=str)
 SHAPE = (2, 3, 4, 5)
 TWO = (6, 3)
 
@@ -54,8 +54,8 @@ def agree(got: list[Tensor], expected: list[Tensor]) -> None:
 
 
 @every
-@pytest.mark.parametrize("shape", [SHAPE, TWO], ids=["pictures", "rows"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@together("shape", [SHAPE, TWO], ids=["pictures", "rows"])
+@together("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_every_layout_and_parameter_shape(likelihood: Likelihood, shape, dtype):
     prediction, target = likelihood.draw(*shape)
     prediction = prediction.to(dtype)
@@ -73,7 +73,7 @@ def test_every_layout_and_parameter_shape(likelihood: Likelihood, shape, dtype):
 
 
 @every
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@together("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_tensors_expanded_from_one_row(likelihood: Likelihood, dtype):
     prediction, target = likelihood.draw(1, 3, dtype=dtype)
     loss_fn = likelihood.loss()

@@ -1,0 +1,153 @@
+"""Weights of the members are those that the written objective has its minimum at, found here in another way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import log_softmax, logsumexp, softmax
+
+from likely.tabular import _pool
+from likely.tabular._pool import ClassPool, Pool, pool_classes, pool_links, pool_means
+from likely.tabular.members.glm import loss_of
+
+PRIOR = 5.0  # rows
+RNG = np.random.default_rng(0)
+ROWS, MEMBERS, CLASSES = 40, 3, 3
+WEIGHT = RNG.uniform(0.2, 2, ROWS)
+
+
+def numbers() -> tuple[np.ndarray, np.ndarray]:
+    """A target far from zero, and three members: one good, one half as large, one bad."""
+    rng = np.random.default_rng(1)
+    y = 7 + 2 * rng.normal(size=ROWS)
+    return np.stack(
+        [y + rng.normal(size=ROWS), 7 + 0.5 * (y - 7) + rng.normal(size=ROWS), 7 + rng.normal(size=ROWS)]
+    ), y
+
+
+def classes(scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of members of different skill, and indicators of the labels."""
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, CLASSES, ROWS)
+    skill = np.array([2.0, 1.0, 0.2])[:, None, None]
+    logits = skill * np.eye(CLASSES)[labels] + rng.normal(size=(MEMBERS, ROWS, CLASSES))
+    return scale * logits, np.eye(CLASSES)[labels]
+
+
+def best(cost) -> np.ndarray:
+    """The minimum over weights that are not negative, from several starts."""
+    starts = [np.full(MEMBERS, 1 / MEMBERS), *np.eye(MEMBERS) * 0.8 + 0.05]
+    options = {"method": "L-BFGS-B", "bounds": [(0, 3)] * MEMBERS, "options": {"ftol": 1e-15, "gtol": 1e-9}}
+    return min((minimize(cost, start, **options) for start in starts), key=lambda found: found.fun).x
+
+
+def test_means_are_pooled_by_penalised_least_squares_about_the_mean() -> None:
+    predictions, y = numbers()
+    pool = pool_means(predictions, y, WEIGHT)
+    centre = (WEIGHT * y).sum() / WEIGHT.sum()
+    spread = (WEIGHT * (y - predictions.mean(0)) ** 2).sum() / WEIGHT.sum()
+
+    def cost(weights: np.ndarray) -> float:
+        off = y - centre - weights @ (predictions - centre)
+        return WEIGHT @ off**2 + PRIOR * spread * ((weights - 1 / MEMBERS) ** 2).sum()
+
+    assert pool.centre == pytest.approx(centre)
+    np.testing.assert_allclose(pool.weights, best(cost), atol=1e-5)
+    assert np.ptp(pool.weights) > 0.2, "the members differ too little for this to be a test"
+    np.testing.assert_allclose(pool(predictions), centre + pool.weights @ (predictions - centre))
+
+
+def test_members_without_an_error_of_their_mean_are_pooled_too() -> None:
+    y = numbers()[1]
+    np.testing.assert_allclose(pool_means(np.stack([y, y, y]), y, WEIGHT)(np.stack([y, y, y])), y, rtol=1e-9)
+
+
+@pytest.mark.parametrize("link", ["log", "identity", "softmax"])
+def test_links_are_pooled_by_penalised_likelihood(link: str) -> None:
+    rng = np.random.default_rng(3)
+    if link == "softmax":
+        predictions, y = classes()
+        predictions = log_softmax(predictions, -1)
+    else:
+        signal = rng.normal(size=(ROWS, 1))
+        predictions = np.stack([signal, 0.5 * signal, 0 * signal]) + 0.3 * rng.normal(size=(MEMBERS, ROWS, 1))
+        y = (
+            rng.poisson(np.exp(signal)).astype(float)
+            if link == "log"
+            else (signal > rng.normal(size=signal.shape)) * 1.0
+        )
+    loss = loss_of(link)
+
+    def data_cost(weights: np.ndarray) -> float:
+        pooled = np.einsum("m,mro->ro", weights, np.exp(predictions) if link == "log" else predictions)
+        pooled = np.log(pooled + 1e-12) if link == "log" else pooled
+        return float((loss(torch.from_numpy(pooled), torch.from_numpy(y)) * torch.from_numpy(WEIGHT)).sum())
+
+    level = data_cost(np.full(MEMBERS, 1 / MEMBERS)) / WEIGHT.sum()
+    strength = 0.5 * PRIOR * (min(1.0, level) if link == "softmax" else 1.0)
+    expected = best(lambda weights: data_cost(weights) + strength * ((weights - 1 / MEMBERS) ** 2).sum())
+    found = pool_links(predictions, y, WEIGHT, link)
+    np.testing.assert_allclose(found, expected, atol=3e-3)
+    assert np.ptp(found) > 0.1, "the members differ too little for this to be a test"
+
+
+def test_classes_are_pooled_by_a_mixture_a_product_and_a_temperature() -> None:
+    logits, y = classes(3.0)
+    labels, rows = y.argmax(1), np.arange(ROWS)
+    pool = pool_classes(logits, y, WEIGHT)
+    logs = log_softmax(logits, -1)
+
+    def mixture_cost(free: np.ndarray) -> float:
+        log_shares = log_softmax(free)
+        likelihood = WEIGHT @ logsumexp(log_shares[:, None] + logs[:, rows, labels], 0)
+        return -likelihood - PRIOR / MEMBERS * log_shares.sum()
+
+    shares = softmax(minimize(mixture_cost, np.zeros(MEMBERS), options={"gtol": 1e-9}).x)
+    np.testing.assert_allclose(pool.shares, shares, atol=2e-3)
+    assert pool.shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(pool.weights, pool_links(logs, y, WEIGHT, "softmax"))
+    mixed = ClassPool(pool.shares, pool.weights, 1.0)(logits[:, None])
+    strength = PRIOR * min(1.0, -(WEIGHT @ mixed[rows, labels]) / WEIGHT.sum())
+
+    def temperature_cost(log_temperature: float) -> float:
+        scaled = log_softmax(mixed / np.exp(log_temperature), -1)[rows, labels]
+        return -WEIGHT @ scaled + strength * log_temperature**2
+
+    expected = minimize_scalar(temperature_cost, bounds=np.log([0.2, 5.0]), method="bounded", options={"xatol": 1e-9}).x
+    assert np.log(pool.temperature) == pytest.approx(expected, abs=2e-3)
+    assert abs(expected) > 0.02, "the temperature is too near to one for this to be a test"
+
+
+def test_a_class_pool_is_half_a_sum_and_half_a_product_of_probabilities() -> None:
+    rng = np.random.default_rng(4)
+    logits = rng.normal(size=(2, 2, 5, CLASSES))
+    pool = ClassPool(np.array([0.3, 0.7]), np.array([0.9, 0.4]), 1.7)
+    proba = softmax(logits, -1)
+    linear = 0.3 * proba[0].mean(0) + 0.7 * proba[1].mean(0)
+    product = np.exp(0.9 * np.log(proba[0]).mean(0) + 0.4 * np.log(proba[1]).mean(0))
+    half = (linear + product / product.sum(1, keepdims=True)) / 2
+    expected = half ** (1 / 1.7)
+    np.testing.assert_allclose(np.exp(pool(logits)), expected / expected.sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize(("scale", "bound"), [(1e4, 5.0), (0.3, 0.2)])
+def test_temperatures_stay_in_their_range(scale: float, bound: float) -> None:
+    """Members that are far too sure, or not sure at all of labels that they know."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, CLASSES, 4000)
+    logits = np.eye(CLASSES)[labels] if scale < 1 else rng.normal(size=(4000, CLASSES))
+    temperature = pool_classes(scale * np.stack([logits] * 2), np.eye(CLASSES)[labels], np.ones(4000)).temperature
+    assert 0.2 - 1e-9 <= temperature <= 5 + 1e-9
+    assert temperature == pytest.approx(bound, rel=0.5)
+
+
+def test_of_too_many_rows_every_so_many_are_used(monkeypatch) -> None:
+    monkeypatch.setattr(_pool, "MAX_FIT_ROWS", 15)
+    logits, y = classes()
+    few, all_rows = pool_classes(logits[:, ::3], y[::3], WEIGHT[::3]), pool_classes(logits, y, WEIGHT)
+    np.testing.assert_array_equal(all_rows.weights, few.weights)
+    np.testing.assert_array_equal(all_rows.shares, few.shares)
+    assert all_rows.temperature == few.temperature
+    assert isinstance(pool_means(*numbers(), WEIGHT), Pool)
