@@ -10,8 +10,13 @@ from likely._kernels import available, is_readable, moments, no_transform_active
 from likely._validation import transformed
 
 
+# Deviations from the mean beyond which a feature says no more: one that was silent in training, as units behind a ReLU
+# are, would otherwise move what is predicted from it by any amount.
+_REACH = 5.0
+
+
 class Standardize(nn.Module):
-    """Subtracts the running mean and divides by the running deviation, in training as in evaluation.
+    """Subtracts the running mean and divides by the running deviation, in training as in evaluation, to ±5 at most.
 
     Batch normalisation would use the batch's own moments in training: noise for small batches, and a different
     network at test time. Here the moments follow the features (momentum .01 after a warm-up that averages
@@ -61,25 +66,25 @@ class Standardize(nn.Module):
         if _shared() or not (available(x) and no_transform_active()):
             return None
         learning = self.training and not _recomputing()
-        return moments(x.detach(), *buffers, momentum=self.momentum, learning=learning)
+        return moments(x.detach(), *buffers, momentum=self.momentum, reach=_REACH, learning=learning)
 
     @torch.no_grad()
     def put_back(self, moments: Tensor) -> None:
         """Forget the batch of which :meth:`moments` returned these."""
-        _, _, mean, var, batches = moments
+        _, _, _, mean, var, batches = moments
         self.mean.copy_(mean)
         self.var.copy_(var)
         self.batches.copy_(batches[0])
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x`` with every feature at mean zero and deviation one."""
+        """``x`` with every feature at mean zero and deviation one, within reach."""
         if (statistics := self.moments(x)) is not None:
             mean, deviation, *_ = statistics
-            return (x - mean) / deviation
+            return ((x - mean) / deviation).clamp(-_REACH, _REACH)
         if self.training and x.numel() > 0 and not transformed() and not _recomputing():
             self._update(x.detach())
         constant = self.var.sqrt() <= 4 * torch.finfo(self.var.dtype).eps * self.mean.abs()  # rounding, no more
-        return (x - self.mean) / torch.where(constant, 1.0, self.var).sqrt()
+        return ((x - self.mean) / torch.where(constant, 1.0, self.var).sqrt()).clamp(-_REACH, _REACH)
 
 
 def _shared() -> bool:

@@ -31,10 +31,10 @@ def param_groups(
 ) -> list[dict[str, Any]]:
     """Parameter groups for a torch optimizer: the model at ``lr``, the likelihood at rates of its own.
 
-    A scale that all rows share, and the common level of predicted ones, learn ten times as fast as the model, up to a
-    rate of 0.1, so that they keep up with its errors; so do all parameters of a likelihood that has a scale, a
-    concentration or a dispersion. Temperatures learn at the model's rate. How :class:`~likely.Predicted` values depend
-    on their d features is learned at 6 / d of it, if d > 6, because all features move a value together.
+    A scale that all rows share learns ten times as fast as the model, up to a rate of 0.1, so that it keeps up with its
+    errors; so do all shared parameters of a likelihood that has a scale, a concentration or a dispersion. Temperatures
+    and the common level of :class:`~likely.Predicted` values learn at the model's rate. How these depend on their d
+    features is learned at 6 / d of it, if d > 6, because all features move a value together.
 
     Args:
         model: module, or parameters, to be trained.
@@ -75,10 +75,8 @@ def param_groups(
     for parameter in loss_fn.modules() if multiplier is None else ():
         if isinstance(parameter, Predicted):
             rates |= {id(p): lr * parameter.rate for p in parameter.slow_parameters() if id(p) in rates}
-        if isinstance(parameter, Global) or (isinstance(parameter, Predicted) and parameter.has_own_net):
-            level = id(parameter.level())
-            if parameter.follows_errors and level in rates:
-                rates[level] = max(lr, min(_SCALE_RATE_FACTOR * lr, _MAX_SCALE_RATE))
+        if isinstance(parameter, Global) and parameter.follows_errors and id(parameter.raw) in rates:
+            rates[id(parameter.raw)] = max(lr, min(_SCALE_RATE_FACTOR * lr, _MAX_SCALE_RATE))
     parameters = model.parameters() if isinstance(model, nn.Module) else model
     model_parameters = [p for p in parameters if p.requires_grad and id(p) not in rates]
     groups = [{"name": "model", "params": model_parameters, "lr": lr, "weight_decay": weight_decay, **kwargs}]

@@ -26,12 +26,12 @@ def test_param_groups():
     assert len(likely.param_groups(model.parameters(), loss_fn, lr=0.1)) == 2
 
 
-def test_the_level_of_predicted_values_learns_like_a_shared_value_and_the_rest_at_a_rate_for_its_width():
+def test_the_level_of_predicted_values_learns_at_the_models_rate_and_the_rest_at_one_for_its_width():
     model = nn.Linear(3, 1)
     narrow = likely.param_groups(model, likely.NormalLoss(likely.Predicted(4)), lr=1e-3)
-    assert [(g["lr"], len(g["params"])) for g in narrow] == [(1e-3, 2), (1e-3, 1), (1e-2, 1)]
+    assert [(g["lr"], len(g["params"])) for g in narrow] == [(1e-3, 2), (1e-3, 2)]
     wide = likely.param_groups(model, likely.NormalLoss(likely.Predicted(64, hidden=(5,))), lr=1e-3)
-    assert [(g["lr"], len(g["params"])) for g in wide] == [(1e-3, 2), (9.375e-5, 3), (1e-2, 1)]
+    assert [(g["lr"], len(g["params"])) for g in wide] == [(1e-3, 2), (9.375e-5, 3), (1e-3, 1)]
     own = likely.NormalLoss(likely.Predicted(64, net=nn.Linear(64, 1)))
     assert [g["lr"] for g in likely.param_groups(model, own, lr=1e-3)] == [1e-3, 9.375e-5]
 

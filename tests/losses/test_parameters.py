@@ -189,3 +189,24 @@ def test_one_training_row_is_enough_for_data_parameters():
     assert loss_fn(torch.zeros(1), torch.ones(1), index=torch.tensor([0])).isfinite()
     with pytest.raises(ValueError, match="positive integer"):
         likely.Data(0)
+
+
+def test_a_feature_far_from_all_that_was_seen_says_no_more_than_one_at_five_deviations():
+    torch.manual_seed(0)
+    scale = likely.Predicted(3)
+    loss_fn = likely.NormalLoss(scale)
+    features = torch.randn(500, 3) * torch.tensor([1.0, 1e-3, 1e4])
+    prediction, target = torch.zeros(500), torch.randn(500)
+    loss_fn(prediction, target, features=features).backward()
+    nn.init.constant_(scale.net[-1].weight, 1.0)
+    loss_fn.eval()
+    mean, deviation = features.mean(0), features.std(0, correction=0)
+    for far in (50.0, -1e6):
+        rows = torch.stack([mean + far * deviation, mean + 5 * deviation * (1 if far > 0 else -1)]).requires_grad_()
+        by_kernel = loss_fn(torch.zeros(2), torch.ones(2), features=rows)
+        by_module = scale(rows)
+        torch.testing.assert_close(by_module[0], by_module[1], rtol=1e-5, atol=0)
+        expected = likely.functional.normal_nll(torch.zeros(2), torch.ones(2), scale=by_module)
+        torch.testing.assert_close(by_kernel, expected, rtol=1e-5, atol=1e-6)
+        (slope,) = torch.autograd.grad(by_kernel, rows)
+        assert not slope[0].any()

@@ -84,7 +84,7 @@ def library() -> Library | None:
         _typed(location.likely_location, "iqqqsPP", ctypes.c_int),
         _typed(softmax.likely_softmax, "qqqs"),
         _typed(softmax.likely_labels, "Pqqq", ctypes.c_int64),
-        _typed(head.likely_moments, "PqqifPPPP"),
+        _typed(head.likely_moments, "PqqiffPPPP"),
         _typed(head.likely_head, "PqqqPPPP"),
         _typed(head.likely_head_slopes, "PPqqqPPPPP"),
         (q.ctypes.data, r.ctypes.data),  # cached by partition, and so never freed
@@ -198,12 +198,14 @@ def softmax(job: Any, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]
     return loss.sum()
 
 
-def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: float, learning: bool) -> Tensor:
+def moments(
+    x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: float, reach: float, learning: bool
+) -> Tensor:
     """Update the running statistics from x, and return the mean and standard deviation to standardise x by."""
     width = len(mean)
-    result = mean.new_empty((5, width))
+    result = mean.new_empty((6, width))
     places = [t.data_ptr() for t in (mean, var, batches, result)]
-    built().moments(x.data_ptr(), x.numel() // width, width, learning, momentum, *places)
+    built().moments(x.data_ptr(), x.numel() // width, width, learning, momentum, reach, *places)
     return result
 
 

@@ -164,7 +164,7 @@ def head_applies(features: Any, weight: Tensor, bias: Tensor) -> bool:
 @cache
 def unit_moments(width: int) -> Tensor:
     """Moments that leave features unchanged. On CUDA they are not read."""
-    return torch.stack([torch.zeros(width), torch.ones(width)])
+    return torch.stack([torch.zeros(width), torch.ones(width), torch.full((width,), torch.inf)])
 
 
 def _head_by_torch(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:
@@ -172,8 +172,8 @@ def _head_by_torch(features: Tensor, weight: Tensor, bias: Tensor, moments: Tens
     rows = features.reshape(-1, features.shape[-1])
     if features.is_cuda:
         return F.linear(rows, weight, bias)
-    mean, deviation, *_ = moments
-    return F.linear((rows - mean) / deviation, weight, bias)
+    mean, deviation, reach, *_ = moments
+    return F.linear((rows - mean).clamp(-reach, reach) / deviation, weight, bias)
 
 
 def _head_by_kernel(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:

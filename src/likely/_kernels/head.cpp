@@ -2,7 +2,7 @@
  *
  * What is learned and computed is what likely._standardize and torch's linear layer say. Features x are (rows, width),
  * the layer's weight is (outputs, width), and `moments` holds the mean and the deviation that this batch was
- * standardised by, and then mean, var and batches as they were before it.
+ * standardised by, how far from the mean features may be, and then mean, var and batches as they were before it.
  */
 #include <stdlib.h>
 
@@ -34,21 +34,26 @@ static void learn(const float *x, int64_t rows, int64_t width, float momentum, f
 }
 
 /* The mean, and what features are divided by: one for a feature that is constant to rounding. */
-extern "C" void likely_moments(const float *x, int64_t rows, int64_t width, int learning, float momentum, float *mean,
-                               float *var, float *batches, float *moments) {
-    memcpy(moments + 2 * width, mean, width * sizeof(float));
-    memcpy(moments + 3 * width, var, width * sizeof(float));
-    moments[4 * width] = *batches;
+extern "C" void likely_moments(const float *x, int64_t rows, int64_t width, int learning, float momentum, float reach,
+                               float *mean, float *var, float *batches, float *moments) {
+    memcpy(moments + 3 * width, mean, width * sizeof(float));
+    memcpy(moments + 4 * width, var, width * sizeof(float));
+    moments[5 * width] = *batches;
     if (learning) learn(x, rows, width, momentum, mean, var, batches);
     for (int64_t k = 0; k < width; k++) {
         float root = sqrtf(var[k]);
         moments[k] = mean[k];
         moments[width + k] = root <= 4 * EPS * fabsf(mean[k]) ? 1.0f : root;
+        moments[2 * width + k] = reach * moments[width + k];
     }
 }
 
+/* A distance from the mean, no farther than features may be; NaN stays. */
+INLINE float within(float off, float reach) { return off > reach ? reach : off < -reach ? -reach : off; }
+
 extern "C" void likely_head(const float *x, int64_t rows, int64_t width, int64_t outputs, const float *moments,
                             const float *weight, const float *bias, float *raw) {
+    const float *reach = moments + 2 * width;
     float *scaled = (float *)malloc(outputs * width * sizeof(float));
     for (int64_t j = 0; j < outputs * width; j++) scaled[j] = weight[j] / moments[width + j % width];
     for (int64_t i = 0; i < rows; i++)
@@ -56,9 +61,13 @@ extern "C" void likely_head(const float *x, int64_t rows, int64_t width, int64_t
             const float *own = x + i * width, *by = scaled + j * width;
             Vec sums = {0};
             int64_t k = 0;
-            for (; k + LANES <= width; k += LANES) sums += (load(own + k) - load(moments + k)) * load(by + k);
+            for (; k + LANES <= width; k += LANES) {
+                Vec off = load(own + k) - load(moments + k), far = load(reach + k);
+                off = off > far ? far : off;
+                sums += (off < -far ? -far : off) * load(by + k);
+            }
             float sum = bias[j];
-            for (; k < width; k++) sum += (own[k] - moments[k]) * by[k];
+            for (; k < width; k++) sum += within(own[k] - moments[k], reach[k]) * by[k];
             for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
             raw[i * outputs + j] = sum;
         }
@@ -69,6 +78,7 @@ extern "C" void likely_head(const float *x, int64_t rows, int64_t width, int64_t
 extern "C" void likely_head_slopes(const float *d_raw, const float *x, int64_t rows, int64_t width, int64_t outputs,
                                    const float *moments, const float *weight, float *d_x, float *d_weight,
                                    float *d_bias) {
+    const float *reach = moments + 2 * width;
     double *sums = (double *)calloc(outputs * (width + 1), sizeof(double)), *biases = sums + outputs * width;
     float *scaled = (float *)malloc(outputs * width * sizeof(float));
     for (int64_t j = 0; j < outputs * width; j++) scaled[j] = weight[j] / moments[width + j % width];
@@ -77,9 +87,13 @@ extern "C" void likely_head_slopes(const float *d_raw, const float *x, int64_t r
         for (int64_t j = 0; j < outputs; j++) {
             float d = d_raw[i * outputs + j];
             biases[j] += d;
-            for (int64_t k = 0; k < width; k++) sums[j * width + k] += d * (x[i * width + k] - moments[k]);
+            for (int64_t k = 0; k < width; k++)
+                sums[j * width + k] += d * within(x[i * width + k] - moments[k], reach[k]);
             if (d_x) for (int64_t k = 0; k < width; k++) d_x[i * width + k] += d * scaled[j * width + k];
         }
+        if (d_x)
+            for (int64_t k = 0; k < width; k++)
+                if (fabsf(x[i * width + k] - moments[k]) > reach[k]) d_x[i * width + k] = 0;
     }
     if (d_weight)
         for (int64_t j = 0; j < outputs * width; j++) d_weight[j] = (float)(sums[j] / moments[width + j % width]);

@@ -18,7 +18,8 @@ from likely.metrics._input import Array, Input, as_array, as_weight
 _FULLER = {
     base: likelihood.distribution
     for likelihood in LIKELIHOODS.values()
-    if (base := likelihood.distribution.__base__) is not Distribution and base.__module__.startswith("torch.")
+    for base in likelihood.distribution.__bases__
+    if base is not Distribution and base.__module__.startswith("torch.")
 }
 
 
