@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from likely._kernels import available, is_readable, moments, no_transform_active
 from likely._validation import transformed
 
-
 # Deviations from the mean beyond which a feature says no more: one that was silent in training, as units behind a ReLU
 # are, would otherwise move what is predicted from it by any amount.
 _REACH = 5.0

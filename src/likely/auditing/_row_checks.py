@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from likely._destination import write_parquet
 from likely._typing import Array, Index, Mask
@@ -42,7 +43,7 @@ class ScoreFile:
         self.path = Path(folder, "scores.parquet")
         write_parquet(parts, self.path)
 
-    def __getitem__(self, name: str) -> Array:
+    def __getitem__(self, name: str) -> NDArray[Any]:
         return pd.read_parquet(self.path, columns=[name])[name].to_numpy()
 
     def __iter__(self) -> Iterator[pd.DataFrame]:

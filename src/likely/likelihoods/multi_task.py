@@ -94,7 +94,7 @@ class MultiTaskLoss(nn.Module):
             prediction: mapping from names of tasks to predictions.
             target: mapping from names of tasks to targets.
         """
-        for name, loss in self.losses.items():
+        for name, loss in dict[str, Any](self.losses.items()).items():
             loss.start(prediction[name], target[name])
 
     def calibrate(self, batches: Iterable[tuple[Mapping[str, Tensor], Mapping[str, Tensor]]]) -> None:
@@ -104,7 +104,7 @@ class MultiTaskLoss(nn.Module):
             batches: pairs ``(prediction, target)`` of mappings from names of tasks to tensors.
         """
         seen = list(batches)
-        for name, loss in self.losses.items():
+        for name, loss in dict[str, Any](self.losses.items()).items():
             loss.calibrate([(prediction[name], target[name]) for prediction, target in seen])
 
     def __prepare_scriptable__(self) -> "MultiTaskLoss":
@@ -135,4 +135,5 @@ class _Weighted(nn.Module):
 
 def _root_mean(losses: Sequence[tuple[Tensor, int]]) -> Tensor:
     """The scale at which mean losses of so many rows each are most likely."""
-    return (sum(loss.detach().mean() * rows for loss, rows in losses) / sum(rows for _, rows in losses)).sqrt()
+    total = torch.stack([loss.detach().mean() * rows for loss, rows in losses]).sum()
+    return (total / sum(rows for _, rows in losses)).sqrt()
