@@ -330,3 +330,18 @@ class TestLogistic:
     def test_one_class(self):
         with pytest.raises(ValueError, match="one class only"):
             DynamicLogisticRegression().fit(np.eye(3), [1, 1, 1])
+
+
+def test_equal_columns_share_one_weight_wherever_they_stand() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 6))
+    y = X @ [3.0, 0.0, -2.0, 1.0, 0.0, 0.5] + 0.3 * rng.normal(size=200)
+    plain = DynamicLasso().fit(X, y)
+    twice = DynamicLasso().fit(np.column_stack([X, X[:, 2], -X[:, 3], X[:, 3]]), y)
+    once = twice.coef_[:6].copy()
+    once[2] += twice.coef_[6]
+    once[3] += twice.coef_[8] - twice.coef_[7]
+    assert twice.coef_[2] == pytest.approx(twice.coef_[6])
+    assert twice.coef_[3] == pytest.approx(twice.coef_[8])
+    assert twice.coef_[3] == pytest.approx(-twice.coef_[7])
+    np.testing.assert_allclose(once, plain.coef_, atol=0.02)

@@ -90,3 +90,15 @@ def test_scales_that_read_the_target_have_no_distribution() -> None:
     X, y = problem()
     with pytest.raises(ValueError, match="use 'predicted'"):
         RobustLinearRegression("predicted_xy").fit(X, y).predict_dist(X)
+
+
+def test_a_forecast_is_surest_at_the_mean_of_the_columns_wherever_that_is() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal([1000.0, -50.0, 3.0], size=(60, 3))
+    y = X @ [1.0, -2.0, 0.5] + rng.normal(size=60)
+    model = DynamicRidge().fit(X, y)
+    centre, *away = X.mean(0) + np.array([[0.0, 0, 0], [4, 0, 0], [0, -4, 0], [40, 40, 40]])
+    at_centre, *further = model.predict_dist(np.stack([centre, *away])).stddev.tolist()
+    assert at_centre == pytest.approx(model.predict_dist(X).stddev.min().item(), rel=0.05)
+    assert sorted([at_centre, *further]) == [at_centre, *further]
+    assert further[0] < 1.5 * at_centre < further[-1]
