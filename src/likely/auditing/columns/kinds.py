@@ -157,14 +157,6 @@ def standardised(X: NDArray[np.floating]) -> Array:
         return np.asarray(StandardScaler().fit_transform(X.astype(np.float64)))
 
 
-def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float32]:
-    """Standardised columns without gaps and without far values; of very many, the first."""
-    features = np.empty((len(X), min(X.shape[1], most)), np.float32)
-    for j in range(features.shape[1]):  # one at a time: a long table has no room for many copies of itself
-        features[:, j] = np.clip(np.nan_to_num(standardised(X[:, j : j + 1])[:, 0]), -5, 5)
-    return features
-
-
 def as_numbers(column: pd.Series[Any]) -> tuple[Array, list[str] | None]:
     """The numbers of a column, NaN where one is missing, or the places of its levels and the levels."""
     if pd.api.types.is_numeric_dtype(column.dtype):
