@@ -211,8 +211,13 @@ def _found(path: str) -> tuple[Any, list[str]]:
     entries = [root] if system.exists(root) else sorted(system.glob(root))
     files: list[str] = []
     for entry in entries:
-        inside = sorted(system.find(entry)) if system.isdir(entry) else [entry]
-        files += [file for file in inside if inside == [entry] or Path(file).suffix.lower() in ENDINGS]
+        if not system.isdir(entry):
+            files.append(entry)
+            continue
+        inside = system.find(entry, detail=True)  # pipes and devices among it
+        files += sorted(
+            file for file, about in inside.items() if about["type"] == "file" and Path(file).suffix.lower() in ENDINGS
+        )
     if not files and entries:
         raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(ENDINGS)}")
     if not files:
