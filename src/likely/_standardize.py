@@ -77,13 +77,15 @@ class Standardize(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` with every feature at mean zero and deviation one, within reach."""
-        if (statistics := self.moments(x)) is not None:
+        statistics = self.moments(x)
+        if statistics is None:
+            if self.training and x.numel() > 0 and not transformed() and not _recomputing():
+                self._update(x.detach())
+            constant = self.var.sqrt() <= 4 * torch.finfo(self.var.dtype).eps * self.mean.abs()  # rounding, no more
+            mean, deviation = self.mean, torch.where(constant, 1.0, self.var).sqrt()
+        else:
             mean, deviation, *_ = statistics
-            return ((x - mean) / deviation).clamp(-_REACH, _REACH)
-        if self.training and x.numel() > 0 and not transformed() and not _recomputing():
-            self._update(x.detach())
-        constant = self.var.sqrt() <= 4 * torch.finfo(self.var.dtype).eps * self.mean.abs()  # rounding, no more
-        return ((x - self.mean) / torch.where(constant, 1.0, self.var).sqrt()).clamp(-_REACH, _REACH)
+        return ((x - mean) / deviation).clamp(-_REACH, _REACH)
 
 
 def _shared() -> bool:

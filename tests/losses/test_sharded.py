@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.losses.torch_features import LOSSES
 from torch import distributed as dist
 from torch import multiprocessing as mp
 from torch import nn
@@ -26,14 +27,6 @@ KINDS = {
     "Global": lambda: likely.Global(1, init=1.5),  # FSDP2 takes no parameter without an axis
     "Predicted": lambda: likely.Predicted(8, init=1.5),
     "Data": lambda: likely.Data(ROWS, init=1.5, lr=0.05),
-}
-LOSSES = {
-    "Normal": likely.NormalLoss,
-    "Laplace": likely.LaplaceLoss,
-    "Student-t": likely.StudentTLoss,
-    "Softmax": likely.SoftmaxLoss,
-    "Bernoulli": likely.BernoulliLoss,
-    "Robust": likely.RobustLoss,
 }
 CELLS = [(loss, kind) for loss in LOSSES for kind in KINDS]
 
