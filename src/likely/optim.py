@@ -16,7 +16,7 @@ __all__ = ["Supervised", "clip_gradients", "param_groups"]
 
 # Chosen by the benchmark `start`.
 _SCALE_RATE_FACTOR = 10.0  # times the model's rate …
-_MAX_SCALE_RATE = 0.1  # … up to this one, unless the model's is higher
+_MAX_SCALE_RATE = 0.02  # … up to this one, unless the model's is higher
 
 
 def param_groups(
@@ -31,10 +31,10 @@ def param_groups(
 ) -> list[dict[str, Any]]:
     """Parameter groups for a torch optimizer: the model at ``lr``, the likelihood at rates of its own.
 
-    A scale that all rows share learns ten times as fast as the model, up to a rate of 0.1, so that it keeps up with its
-    errors; so do all shared parameters of a likelihood that has a scale, a concentration or a dispersion. Temperatures
-    and the common level of :class:`~likely.Predicted` values learn at the model's rate. How these depend on their d
-    features is learned at 6 / d of it, if d > 6, because all features move a value together.
+    A scale that all rows share learns ten times as fast as the model, up to a rate of 0.02, so that it keeps up with
+    its errors; so do all shared parameters of a likelihood that has a scale, a concentration or a dispersion.
+    Temperatures and the common level of :class:`~likely.Predicted` values learn at the model's rate. How these depend
+    on their d features is learned at 6 / d of it, if d > 6, because all features move a value together.
 
     Args:
         model: module, or parameters, to be trained.

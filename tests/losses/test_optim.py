@@ -14,8 +14,8 @@ def test_param_groups():
     assert (first["lr"], first["weight_decay"], len(first["params"])) == (1e-3, 0.01, 1)
     assert (second["weight_decay"], len(second["params"]), second["betas"]) == (0.0, 2, (0.9, 0.99))
     assert second["lr"] == pytest.approx(1e-2)
-    rates = {lr: likely.param_groups(model, loss_fn, lr=lr)[1]["lr"] for lr in (1e-2, 0.1, 1.0)}
-    assert rates == pytest.approx({1e-2: 0.1, 0.1: 0.1, 1.0: 1.0})
+    rates = {lr: likely.param_groups(model, loss_fn, lr=lr)[1]["lr"] for lr in (1e-3, 1e-2, 0.1)}
+    assert rates == pytest.approx({1e-3: 1e-2, 1e-2: 0.02, 0.1: 0.1})
     assert likely.param_groups(model, loss_fn, lr=1e-3, multiplier=0.1)[1]["lr"] == pytest.approx(1e-4)
     assert likely.param_groups(model, likely.SoftmaxLoss(), lr=1e-3)[1]["lr"] == pytest.approx(1e-3)
     whole = likely.Supervised(model, loss_fn)
