@@ -20,15 +20,22 @@ from likely._saving.record import Record
 from likely._saving.text import laid_out, parsed
 from likely._solvers.evidence import Solution
 from likely._typing import Array
-from likely.calibration._choice import METHODS, SCALE_METHODS, AutoCalibrator, AutoScale
-from likely.calibration._compose import Composed, Composition, ScalePipeline
+from likely.calibration._calibrator import INPUTS, Calibrator
+from likely.calibration._choice import (
+    METHODS,
+    SCALE_METHODS,
+    AutoCalibrator,
+    AutoScale,
+    Composed,
+    Composition,
+    ScalePipeline,
+)
+from likely.calibration._classic import Polygon, Sigmoid
+from likely.calibration._isotonic import Tails
 from likely.calibration._row_factor import Networks
-from likely.calibration.classifiers._base import INPUTS, Calibrator
-from likely.calibration.classifiers._classic import Polygon, Sigmoid
-from likely.calibration.classifiers._temperature import FeatureTemperature, LinearTemperature
-from likely.calibration.regressors._isotonic import Tails
-from likely.calibration.regressors._predicted import MetRanges
-from likely.calibration.regressors._scale import FAMILIES
+from likely.calibration._row_scale import MetRanges
+from likely.calibration._scale import FAMILIES
+from likely.calibration._temperature import FeatureTemperature, LinearTemperature
 
 FORMAT = 1
 _DEPTH = 20  # of calibrators within calibrators

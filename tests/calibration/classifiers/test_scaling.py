@@ -11,9 +11,9 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 
 from likely._rows.blocks import Rows
-from likely.calibration.classifiers import _scaling
-from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import DeepTemperature, GlobalTemperature
+from likely.calibration import _scaling
+from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration._temperature import DeepTemperature, GlobalTemperature
 from pairwise import together
 
 SCALINGS = [VectorScaling, StructuredMatrixScaling]

@@ -9,8 +9,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 
 from likely._rows import blocks
-from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.classifiers import _temperature
+from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature, _temperature
 from pairwise import together
 
 METHODS = [GlobalTemperature, LinearTemperature, FeatureTemperature]

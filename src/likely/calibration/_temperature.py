@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy import optimize
-from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from likely._rows.blocks import Rows, moments
-from likely._solvers.evidence import Evaluate, Solution, fit_linear
+from likely._rows.blocks import Rows
+from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._typing import Array
+from likely.calibration._calibrator import Calibrator, Labels
 from likely.calibration._row_factor import LINK, DeepCalibrator, few
-from likely.calibration.classifiers._base import Calibrator, Labels
 from likely.likelihoods.softmax import tempered
 
 _BOUND = 1e4
@@ -120,7 +119,6 @@ def _newton(rows: _Scaled, stages: tuple[tuple[int, int], ...]) -> float:
 # The features of a network are redundant. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
 # to 2,500 rows, in a tenth of the time.
 DIRECTIONS = 128
-_SAMPLE = 5000  # rows from which the directions are computed
 
 
 class TemperatureCalibrator(Calibrator):
@@ -170,7 +168,7 @@ class GlobalTemperature(TemperatureCalibrator):
 class _PredictedTemperature(TemperatureCalibrator):
     """A temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
 
-    _leading = False  # whether many columns are read along their leading directions only
+    _directions = 0  # how many leading directions of the columns are read; 0 for all
 
     penalty: str | float | None = "evidence"
 
@@ -183,8 +181,8 @@ class _PredictedTemperature(TemperatureCalibrator):
             return relative(logits[rows], labels[rows].to(u.device), inverse.value, u)
 
         if inverse.informed or self.penalty != "evidence":
-            fit = _fit_leading if self._leading else fit_linear
-            self.solution_ = fit(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
+            how = {"penalty": self.penalty, "directions": self._directions}
+            self.solution_ = fit_linear(source, evaluate, rate=RATE, sample_weight=weight, **how)
         else:  # without an error, or without spread, no row differs from the others
             none = np.zeros(source.shape[1])
             self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
@@ -282,39 +280,12 @@ class FeatureTemperature(_PredictedTemperature):
         features.
     """
 
-    _leading = True
+    _directions = DIRECTIONS
 
     def _source(self, logits: Any, features: Any) -> Any:
         if features is None:
             raise ValueError("FeatureTemperature needs features=, the input of the network's last layer")
         return features
-
-
-def _fit_leading(
-    features: Rows, evaluate: Evaluate, *, penalty: str | float | None, sample_weight: Array, rate: float
-) -> Solution:
-    """Fit as ``fit_linear`` does, on the leading directions of the standardised features where these are many.
-
-    The directions are mixed by a random rotation: each mixture then has its share of the spread, and standardising them
-    again, as the fit does, leaves the prior of the weights unchanged.
-    """
-    n, d = features.shape
-    if d <= DIRECTIONS or penalty != "evidence":
-        return fit_linear(features, evaluate, rate=rate, penalty=penalty, sample_weight=sample_weight)
-    mean, deviation = moments(features, sample_weight)
-    some = slice(0, n, max(1, n // _SAMPLE))
-    x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(np.asarray(sample_weight[some]))[:, None]
-    directions = randomized_svd(x, min(DIRECTIONS, len(x)), n_iter=2, random_state=0)[2].T
-    rotation = np.linalg.qr(np.random.RandomState(0).standard_normal([directions.shape[1]] * 2))[0]
-    projection = directions @ rotation / math.sqrt(d) / deviation[:, None]
-    centre, matrix = torch.as_tensor(mean), torch.as_tensor(projection)
-    projected = features.mapped(lambda _, x: (x - centre.to(x)) @ matrix.to(x), matrix.shape[1])
-    if n <= _SAMPLE:
-        projected = Rows(projected.whole())
-    solution = fit_linear(projected, evaluate, rate=rate, sample_weight=sample_weight)
-    slope = projection @ (solution.coef / solution.deviation)
-    intercept = solution.intercept - float(solution.mean @ (solution.coef / solution.deviation))
-    return Solution(mean, deviation, slope * deviation, intercept, solution.precision, solution.n_iter)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -16,7 +16,7 @@ from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
 from likely.calibration._row_factor import LINK, DeepCalibrator, few
-from likely.calibration.regressors._scale import Forecasts, ScaleCalibrator, common_scale
+from likely.calibration._scale import Forecasts, ScaleCalibrator, common_scale
 
 _FOLDS = 5
 

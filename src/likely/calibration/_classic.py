@@ -13,7 +13,7 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration.classifiers._base import Calibrator, LabelledLogits, Labels
+from likely.calibration._calibrator import Calibrator, LabelledLogits, Labels
 
 
 class Sigmoid(NamedTuple):

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration.classifiers._base import Calibrator, Labels
-from likely.calibration.classifiers._temperature import fit_inverse_temperature
+from likely.calibration._calibrator import Calibrator, Labels
+from likely.calibration._temperature import fit_inverse_temperature
 from likely.likelihoods.softmax import softmax_slopes
 
 # Nats that a unit of spread costs, as for the temperatures: chosen on LeNet-5, SVHN and the two cleanlab sets, where

@@ -11,8 +11,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
+from likely.calibration._calibrator import Calibrator
 from likely.calibration._choice import make_calibrator
-from likely.calibration.classifiers._base import Calibrator
 
 
 class CalibratedModule(nn.Module):

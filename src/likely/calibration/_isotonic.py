@@ -25,7 +25,7 @@ from torch.distributions import Distribution, Laplace, Normal, constraints
 from likely._rows.blocks import Rows
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
-from likely.calibration.regressors._scale import Forecasts, ScaleCalibrator
+from likely.calibration._scale import Forecasts, ScaleCalibrator
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
