@@ -19,7 +19,7 @@ from likely.calibration._calibrator import Calibrator, Labels
 from likely.calibration._row_factor import LINK, DeepCalibrator, few
 from likely.likelihoods.softmax import tempered
 
-_BOUND = 1e4
+_BOUND = 25.0  # of the logarithm of 1/T, in units of the widest row
 
 
 class Inverse(NamedTuple):
@@ -43,77 +43,46 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array, start: int =
     Jeffreys' estimate after as many trials without one, 1/2 in n + 1. Logits without spread do not determine the
     temperature, and it stays at one.
     """
-    rows = _Scaled(logits, y, weight)
-    if rows.spread == 0:
+    labels, counts, total = torch.as_tensor(y), torch.as_tensor(weight), float(weight.sum())
+
+    def sizes(rows: Any) -> Array:
+        block = logits[rows]
+        finite = block.isfinite()
+        span = block.amax(1) - block.masked_fill(~finite, math.inf).amin(1)
+        return np.array([float(block[finite].abs().max()), float(span.max()), torch.finfo(block.dtype).eps])
+
+    largest, span, eps = logits.total(sizes, add=np.maximum)
+    if span <= 4 * eps * largest:  # differences of the size of rounding errors
         return Inverse(1.0, False)
-    stride = max(1, len(logits) // start)  # spread over the rows, which may be sorted
-    log_tau = _newton(rows, ((stride, 40), (1, 20)) if stride > 1 else ((1, 60),))
-    target = rows.total * math.log1p(0.5 / (rows.total + 0.5))
-    informed = rows.pass_over(math.exp(log_tau))[0] >= target
-    if not informed:  # there the loss falls with τ: stop at the loss of errors of that probability
-        ends = log_tau - 2 * math.log(_BOUND), log_tau
-        log_tau = optimize.brentq(lambda t: rows.pass_over(math.exp(t))[0] - target, *ends, xtol=1e-9)
-    return Inverse(math.exp(log_tau) * rows.scale, informed)
+    # In units of the widest row, a power of two, squares of logits neither overflow nor vanish.
+    unit = 2.0 ** -min(max(math.frexp(span)[1], -1020), 1020)
 
+    def sums(log_tau: float, stride: int = 1) -> tuple[float, ...]:
+        """The loss, its slope and its curvature in τ, over every ``stride``-th row."""
 
-class _Scaled:
-    """Logits in units of their own size, a power of two: their squares then neither overflow nor vanish."""
-
-    def __init__(self, logits: Rows, y: Labels, weight: Array) -> None:
-        self.logits, self.labels = logits, torch.as_tensor(y)
-        self.weight, self.total = torch.as_tensor(weight), float(weight.sum())
-
-        def sizes(rows: Any) -> Array:
+        def of_block(rows: Any) -> tuple[float, ...]:
             block = logits[rows]
-            finite = block.isfinite()
-            below = block.masked_fill(~finite, math.inf).amin(1) - block.amax(1)
-            largest = float(block.masked_fill(~finite, 0).abs().max())
-            return np.array([largest, float(below.abs().max()), torch.finfo(block.dtype).eps])
+            terms = tempered(block * unit, labels[rows].to(block.device), math.exp(log_tau))
+            return tuple(float((term * counts[rows].to(term)).double().sum()) for term in terms)
 
-        largest, size, eps = logits.total(sizes, add=np.maximum)
-        self.scale = 2.0 ** -min(max(math.frexp(size)[1], -1020), 1020) if size > 0 else 1.0
-        # Differences of the size of rounding errors do not count as spread.
-        self.spread = 0.0 if size <= 4 * eps * largest else self._deviation()
+        return logits.total(of_block, stride=stride)
 
-    def _deviation(self) -> float:
-        def sums(rows: Any) -> tuple[float, float]:
-            scaled = self.logits[rows] * self.scale
-            below = (scaled - scaled.amax(1, keepdim=True))[scaled.isfinite()].double()
-            return float(below.square().sum()), float(len(below))
-
-        squares, count = self.logits.total(sums)
-        return math.sqrt(squares / max(count, 1.0))
-
-    def pass_over(self, tau: float, stride: int = 1) -> tuple[float, float, float]:
-        """Return the loss, its slope and its curvature in τ."""
-
-        def sums(rows: Any) -> tuple[float, float, float]:
-            block = self.logits[rows]
-            loss, first, second = tempered(block * self.scale, self.labels[rows].to(block.device), tau)
-            weight = self.weight[rows].to(loss)
-            total, slope, curvature = (float((term * weight).double().sum()) for term in (loss, first, second))
-            return total, slope, curvature
-
-        return self.logits.total(sums, stride=stride)
-
-
-def _newton(rows: _Scaled, stages: tuple[tuple[int, int], ...]) -> float:
-    # Start where logits have unit deviation; the bound keeps τ finite for separated rows.
-    log_centre = -math.log(max(rows.spread, 1e-30))
-    log_tau = log_centre
-    for stride, passes in stages:
-        for _ in range(passes):
-            tau = math.exp(log_tau)
-            _, first, second = rows.pass_over(tau, stride)
+    log_tau, stride = 0.0, max(1, len(logits) // start)  # spread over the rows, which may be sorted
+    for step in (stride, 1) if stride > 1 else (1,):
+        for _ in range(60):
+            _, first, second = sums(log_tau, step)
             # Newton in τ; far from the optimum a step in log τ of at most one.
-            move = -first / max(second, 1e-300) / tau
+            move = -first / max(second, 1e-300) / math.exp(log_tau)
             move = math.log1p(move) if move > -0.5 else -1.0
-            log_tau += min(max(move, -1.0), 1.0)
-            log_tau = min(max(log_tau, log_centre - math.log(_BOUND)), log_centre + math.log(_BOUND))
+            log_tau = min(max(log_tau + min(max(move, -1.0), 1.0), -_BOUND), _BOUND)  # finite for separated rows
             # Newton squares the error: what is below 1e-4 now is below 1e-8 after this step.
             if abs(move) < 1e-4:
                 break
-    return log_tau
+    target = total * math.log1p(0.5 / (total + 0.5))
+    informed = sums(log_tau)[0] >= target
+    if not informed:  # there the loss falls with τ: stop at the loss of errors of that probability
+        log_tau = optimize.brentq(lambda t: sums(t)[0] - target, -2 * _BOUND, log_tau, xtol=1e-9)
+    return Inverse(math.exp(log_tau) * unit, informed)
 
 
 # The features of a network are redundant. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
