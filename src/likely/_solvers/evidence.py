@@ -9,7 +9,7 @@ varying :math:`u` the result is exactly :math:`w = 0`, :math:`\lambda = \infty`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,7 @@ _SAMPLE_ROWS = 5000  # rows of the first fit
 _MAX_INTERCEPT_STEP = 100.0  # maximum change of the intercept in one step
 
 
-@dataclass
-class Solution:
+class Solution(NamedTuple):
     """u = intercept + ((x - mean) / deviation) · coef."""
 
     mean: Array

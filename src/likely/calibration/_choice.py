@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.pipeline import _name_estimators
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
@@ -191,10 +192,8 @@ def compose(*calibrators: Calibrator | ScaleCalibrator, cv: int | None = 5) -> A
     See Also:
         :class:`AutoCalibrator` and :class:`AutoScale`, which compare compositions.
     """
-    kinds = [type(calibrator).__name__.lower() for calibrator in calibrators]
-    names = [kind if kinds.count(kind) == 1 else f"{kind}-{i + 1}" for i, kind in enumerate(kinds)]
     of_scales = any(isinstance(calibrator, ScaleCalibrator) for calibrator in calibrators)
-    return (ScalePipeline if of_scales else Composition)(list(zip(names, calibrators, strict=True)), cv=cv)
+    return (ScalePipeline if of_scales else Composition)(_name_estimators(calibrators), cv=cv)
 
 
 class Comparison:

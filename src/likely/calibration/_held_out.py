@@ -92,11 +92,11 @@ Result = TypeVar("Result")
 
 
 def _once(compute: Callable[[Any, Chain], Result]) -> Callable[[Any, Chain], Result]:
-    """Decorate a method so that it computes its result once for all chains of equal steps."""
+    """Decorate a method so that it computes its result once for all chains of the same steps."""
 
     @functools.wraps(compute)
     def remembered(self: Any, chain: Chain) -> Any:
-        key = (compute.__name__, *((type(step), str(step.get_params())) for step in chain))
+        key = compute.__name__, chain
         if key not in self._done:
             self._done[key] = compute(self, chain)
         return self._done[key]

@@ -12,11 +12,11 @@ from scipy import optimize
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely._solvers.evidence import Solution, fit_linear
+from likely._solvers.evidence import Evaluate, Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._typing import Array
 from likely.calibration._calibrator import Calibrator, Labels
-from likely.calibration._row_factor import LINK, DeepCalibrator, few
+from likely.calibration._row_factor import LINK, DeepCalibrator
 from likely.likelihoods.softmax import tempered
 
 _BOUND = 25.0  # of the logarithm of 1/T, in units of the widest row
@@ -133,38 +133,32 @@ class GlobalTemperature(TemperatureCalibrator):
         return logits.new_full((len(logits),), self.temperature_)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class _PredictedTemperature(TemperatureCalibrator):
+class _RowTemperature(TemperatureCalibrator):
     """A temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
-
-    _directions = 0  # how many leading directions of the columns are read; 0 for all
-
-    penalty: str | float | None = "evidence"
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         inverse, labels = fit_inverse_temperature(logits, y, weight), torch.as_tensor(y)
-        source = self._source(logits, features)
         self.global_temperature_ = 1 / inverse.value
 
         def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return relative(logits[rows], labels[rows].to(u.device), inverse.value, u)
 
-        if inverse.informed or self.penalty != "evidence":
-            how = {"penalty": self.penalty, "directions": self._directions}
-            self.solution_ = fit_linear(source, evaluate, rate=RATE, sample_weight=weight, **how)
-        else:  # without an error, or without spread, no row differs from the others
-            none = np.zeros(source.shape[1])
-            self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
-        self.precision_, self.n_iter_ = self.solution_.precision, self.solution_.n_iter
+        self._fit_factor(self._source(logits, features), evaluate, weight, y, inverse.informed)
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        source = self._source(logits, features)
-        if source.shape[1] != len(self.solution_.coef):
-            raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.solution_.coef)}")
-        return self.global_temperature_ / LINK(self.solution_(source))
+        return self.global_temperature_ / self._multiplier(self._source(logits, features)).to(logits)
+
+    def _fit_factor(self, source: Rows, evaluate: Evaluate, weight: Array, ties: Any, informed: bool) -> None:
+        """Learn u of the columns; zero where the rows do not inform on temperatures."""
+        raise NotImplementedError
+
+    def _multiplier(self, source: Tensor) -> Tensor:
+        """Return f(u) of each row."""
+        raise NotImplementedError
 
     def _source(self, logits: Any, features: Any) -> Any:
-        raise TypeError("use LinearTemperature or FeatureTemperature")
+        """Return the columns that are read: here the logits, without -∞."""
+        return _finite(logits) if isinstance(logits, Tensor) else logits.mapped(lambda _, block: _finite(block))
 
 
 def _finite(logits: Tensor) -> Tensor:
@@ -173,7 +167,8 @@ def _finite(logits: Tensor) -> Tensor:
     return torch.maximum(logits, lowest)
 
 
-class LinearTemperature(_PredictedTemperature):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearTemperature(_RowTemperature):
     r"""Linear Scaling (LS): one temperature per row, linear in its logits, with Global Scaling as the fallback.
 
     :math:`1/T_i = f(b + w \cdot \tilde z_i) / T_0`, with the fitted global temperature :math:`T_0`, standardised logits
@@ -209,11 +204,26 @@ class LinearTemperature(_PredictedTemperature):
         :class:`GlobalTemperature`.
     """
 
-    def _source(self, logits: Any, features: Any) -> Any:
-        return _finite(logits) if isinstance(logits, Tensor) else logits.mapped(lambda _, block: _finite(block))
+    _directions = 0  # how many leading directions of the columns are read; 0 for all
+
+    penalty: str | float | None = "evidence"
+
+    def _fit_factor(self, source: Rows, evaluate: Evaluate, weight: Array, ties: Any, informed: bool) -> None:
+        if informed or self.penalty != "evidence":
+            how = {"penalty": self.penalty, "directions": self._directions}
+            self.solution_ = fit_linear(source, evaluate, rate=RATE, sample_weight=weight, **how)
+        else:  # without an error, or without spread, no row differs from the others
+            none = np.zeros(source.shape[1])
+            self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
+        self.precision_, self.n_iter_ = self.solution_.precision, self.solution_.n_iter
+
+    def _multiplier(self, source: Tensor) -> Tensor:
+        if source.shape[1] != len(self.solution_.coef):
+            raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.solution_.coef)}")
+        return LINK(self.solution_(source))
 
 
-class FeatureTemperature(_PredictedTemperature):
+class FeatureTemperature(LinearTemperature):
     """Linear Feature Scaling (LFS): one temperature per row, linear in the network's last features.
 
     As :class:`LinearTemperature`, with the features in place of the logits. Without regularisation it is the method
@@ -251,6 +261,11 @@ class FeatureTemperature(_PredictedTemperature):
 
     _directions = DIRECTIONS
 
+    @property
+    def n_features_(self) -> int:
+        """The number of features."""
+        return len(self.solution_.coef)
+
     def _source(self, logits: Any, features: Any) -> Any:
         if features is None:
             raise ValueError("FeatureTemperature needs features=, the input of the network's last layer")
@@ -258,7 +273,7 @@ class FeatureTemperature(_PredictedTemperature):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
+class DeepTemperature(DeepCalibrator, _RowTemperature):
     r"""Deep Scaling (DS): one temperature per row from a small network, with Global Scaling as the fallback.
 
     :math:`1/T_i = f(N(\tilde x_i)) / T_0`, relative to the fitted global temperature, where x are the features if
@@ -302,22 +317,12 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
     """
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
-        inverse = fit_inverse_temperature(logits, y, weight)
-        self.global_temperature_ = 1 / inverse.value
         self.n_features_ = 0 if features is None else features.shape[1]
-        source = logits if features is None else features
-        rows = few(len(y), max(logits.shape[1], source.shape[1]))
-        z, classes, weights = logits[rows], np.asarray(y[rows]), np.asarray(weight[rows])
-        labels = torch.as_tensor(classes)
+        super()._fit(logits, y, features, weight)
 
-        def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
-            return relative(z, labels.to(z.device), inverse.value, u)[:2]
-
-        max_iter = self.max_iter if inverse.informed else 0
-        self._fit_networks(_finite(source[rows]), evaluate, weights, classes, max_iter)
-
-    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        if self.n_features_ and (features is None or features.shape[1] != self.n_features_):
+    def _source(self, logits: Any, features: Any) -> Any:
+        if not self.n_features_:
+            return super()._source(logits, features)
+        if features is None or features.shape[1] != self.n_features_:
             raise ValueError(f"this calibrator was fitted with {self.n_features_} features: give them here too")
-        source = features if self.n_features_ and features is not None else logits
-        return self.global_temperature_ / self._multiplier(_finite(source)).to(logits)
+        return features
