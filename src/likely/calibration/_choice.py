@@ -298,8 +298,7 @@ class AutoCalibrator(Calibrator):
             seed = check_random_state(seed).randint(2**31 - 1)
         compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs, random_state=int(seed))
         self.name_, self.scores_, self.behind_ = compared.best, compared.scores, compared.behind
-        behind = self.behind_ or {self.name_: 0.0}
-        chosen = [name for name in behind if name == self.name_ or behind[name] < self.slack]
+        chosen = [name for name, errors in self.behind_.items() if errors < self.slack] or [self.name_]
         self.members_ = {name: compared.refitted(name) for name in chosen}
         for member in self.members_.values():
             member.n_classes_ = self.n_classes_

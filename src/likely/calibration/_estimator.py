@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, assert_all_finite, get_tags, indexable
@@ -48,6 +49,8 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
     cv: Any
     features: Any
     n_jobs: int | None
+    _outputs: Callable[[Any, Any], Outputs]  # a fitted estimator's predictions of rows, as the calibrator needs them
+    _fit_calibrator: Callable[..., Any]  # a calibrator fitted to such outputs for rows that were new to the estimator
 
     @all_or_nothing  # type: ignore[arg-type]
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
@@ -103,14 +106,6 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
     def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[Any]:
         """Return the targets of the calibrator; ``fitted`` is the estimator, where it is fitted already."""
         return y
-
-    def _outputs(self, estimator: Any, X: Any) -> Outputs:
-        """Return the predictions of a fitted estimator that the calibrator needs."""
-        raise TypeError("use CalibratedClassifier or CalibratedRegressor")
-
-    def _fit_calibrator(self, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Any:
-        """Return a calibrator fitted to the estimator's outputs for rows that were new to it."""
-        raise TypeError("use CalibratedClassifier or CalibratedRegressor")
 
     def _check_folds(self, targets: NDArray[Any], weight: Weight, folds: list[Split]) -> None:
         """Raise an error for folds whose training rows lack what the estimator needs."""
@@ -311,8 +306,7 @@ def _encode(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     unknown = np.setdiff1d(y, classes).tolist()
     if unknown:
         raise ValueError(f"y holds labels the estimator was not fitted on: {unknown[:5]}; its classes_ are {classes}")
-    order = np.argsort(classes)
-    return order[np.searchsorted(classes, y, sorter=order)]
+    return np.searchsorted(classes, y)
 
 
 @dataclass(eq=False, repr=False)
@@ -433,8 +427,7 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
             raise ValueError(f"features must be 'input', None or a function of X, got {self.features!r}")
         inputs = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
         if fit:
-            known = ~np.isnan(inputs)
-            self.fill_ = np.where(known, inputs, 0).sum(0) / known.sum(0).clip(min=1)
+            self.fill_ = SimpleImputer(keep_empty_features=True).fit(inputs).statistics_
         # A missing input has no effect on the scale: it is replaced by the mean.
         return np.where(np.isnan(inputs), self.fill_, inputs)
 

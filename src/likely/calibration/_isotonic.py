@@ -140,10 +140,10 @@ class Recalibrated(Distribution):
     @cached_property
     def _moments(self) -> tuple[float, float]:
         """Mean and variance of z = (y - loc) / scale, by quadrature between the knots, finer towards the tails."""
-        if not isinstance(self.base, Normal | Laplace | StudentT):
+        if type(self.base) not in _STANDARD:
             raise NotImplementedError(f"moments are known for Normal, Laplace and likely's StudentT, not {self.base}")
-        heavy = isinstance(self.base, StudentT)
-        standard = stats.t(float(self.base.df.flatten()[0])) if heavy else _STANDARD[type(self.base)]
+        df = [float(self.base.df.flatten()[0])] if isinstance(self.base, StudentT) else []
+        standard = _STANDARD[type(self.base)](*df)
         levels = self.levels.double().cpu().numpy()
         slope = np.diff(levels) / (levels[-1] - levels[0]) * (len(levels) - 1)
         # The base is symmetric: what is left of its median serves for the right too.
@@ -170,7 +170,7 @@ class Recalibrated(Distribution):
 
 
 _DEPTH = 10
-_STANDARD: dict[type, Any] = {Normal: stats.norm(), Laplace: stats.laplace()}
+_STANDARD: dict[type, Any] = {Normal: stats.norm, Laplace: stats.laplace, StudentT: stats.t}
 _TAILS = (2.5, 3.0, 4.0, 6.0, 10.0, 20.0)  # degrees of freedom that are tried: all have a variance
 _FIRMNESS = np.geomspace(0.01, 1e4, 61)
 

@@ -189,7 +189,7 @@ def _written(calibrator: Any) -> dict[str, Any]:
         if field in ("steps", "members"):
             record[field] = [{"name": name, **_written(part)} for name, part in _inside(calibrator).items()]
             continue
-        value = getattr(calibrator, _attribute(field))
+        value = getattr(calibrator, _ATTRIBUTES.get(field, f"{field}_"))
         record |= _plain(value) if field in _SPREAD else {field: _plain(value)}
     return record
 
@@ -207,10 +207,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _attribute(field: str) -> str:
-    return _ATTRIBUTES.get(field, f"{field}_")
 
 
 def from_json(text: str, name: str = "the text") -> Any:
@@ -255,7 +251,7 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
     elif "features" in LEARNED[method]:
         record.columns = record.whole("features") or record.classes or 1 + record.truth("has_scale")
     for field in LEARNED[method]:
-        setattr(calibrator, _attribute(field), _READERS[field](record, field))
+        setattr(calibrator, _ATTRIBUTES.get(field, f"{field}_"), _READERS[field](record, field))
     if record.classes:
         calibrator.n_classes_ = record.classes
     if isinstance(calibrator, Composed):

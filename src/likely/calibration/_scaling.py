@@ -133,16 +133,6 @@ class AffineProblem:
         return self.logits.total(sums, width=4 * self.classes, numbers=_BLOCK)
 
 
-def fit_affine(problem: AffineProblem, penalty: str | float | None) -> tuple[Array, Array]:
-    """Return θ and the strength of the ridge of each group, ∞ where it leaves nothing.
-
-    ``penalty`` is ``"evidence"`` to learn the strengths, a number that sets them, or None for no ridge.
-    """
-    solve = _newton if problem.size <= _DENSE else _lbfgs
-    theta, strengths = solve(problem, penalty)
-    return theta, np.where(strengths >= _NEVER, np.inf, strengths)
-
-
 def _newton(problem: AffineProblem, penalty: str | float | None, max_iter: int = 30) -> tuple[Array, Array]:
     """Newton's method on the written-out Hessian."""
     learned, strengths = penalty == "evidence", problem.first_strengths(penalty)
@@ -268,7 +258,10 @@ class VectorScaling(Calibrator):
         if isinstance(self.penalty, str) and self.penalty != "evidence":
             raise ValueError(f"penalty must be 'evidence', None or a number ≥ 0, got {self.penalty!r}")
         inverse = fit_inverse_temperature(logits, y, weight).value
-        theta, self.precision_ = fit_affine(AffineProblem(logits, y, weight, inverse, self._matrix), self.penalty)
+        problem = AffineProblem(logits, y, weight, inverse, self._matrix)
+        # The Hessian is written out where it is small.
+        theta, strengths = (_newton if problem.size <= _DENSE else _lbfgs)(problem, self.penalty)
+        self.precision_ = np.where(strengths >= _NEVER, np.inf, strengths)
         classes = self.n_classes_
         self.global_temperature_ = 1 / inverse
         self.factors_ = 1 + theta[:classes]

@@ -49,6 +49,7 @@ def test_hessian_and_gradient_match_differences(matrix):
     eye = np.eye(problem.size) * 1e-5
     columns = [(problem.value(theta + e)[1] - problem.value(theta - e)[1]) / 2e-5 for e in eye]
     np.testing.assert_allclose(problem.hessian(theta), np.array(columns), atol=1e-4)
+    np.testing.assert_allclose(problem.curvature(theta), np.diag(problem.hessian(theta)), rtol=1e-9)
 
 
 def test_evidence_gradient_matches_differences():
