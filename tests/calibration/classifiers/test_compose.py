@@ -72,7 +72,7 @@ def test_temperatures_multiply():
 def test_parameters_nest():
     both = compose(VectorScaling(), LinearTemperature(), LinearTemperature())
     names = [name for name, _ in both.steps]
-    assert names == ["vectorscaling", "lineartemperature-2", "lineartemperature-3"]
+    assert names == ["vectorscaling", "lineartemperature-1", "lineartemperature-2"]
     both.set_params(vectorscaling__penalty=3.0)
     copy = clone(both)
     assert copy.get_params()["vectorscaling__penalty"] == 3.0
