@@ -185,25 +185,21 @@ class _Design:
         n, d = features.shape
         self.rotation: Array | None = None
         self.spread = float(d)
-        if 0 < directions < d:
-            some = slice(0, n, max(1, n // _SAMPLE_ROWS))
+        few = 0 < directions < d
+        if few or d >= n:
+            some = slice(0, n, max(1, n // _SAMPLE_ROWS) if few else 1)
             x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(weight[some])[:, None]
-            _, sizes, axes = randomized_svd(x, min(directions, len(x)), n_iter=2, random_state=0)
-            self.rotation, self.spread = axes.T, float(sizes @ sizes / weight[some].sum())
-        elif d >= n:
-            x = (features[slice(0, n)].double().cpu().numpy() - mean) / deviation
-            values, vectors = linalg.eigh(x @ x.T)
-            nonzero = values > values[-1] * n * np.finfo(float).eps
-            self.rotation = x.T @ (vectors[:, nonzero] / np.sqrt(values[nonzero]))
+            _, sizes, axes = randomized_svd(x, min(directions, len(x)) if few else n, n_iter=2, random_state=0)
+            self.rotation = axes[sizes > sizes[0] * n * np.finfo(float).eps].T
+            self.spread = float(sizes @ sizes / weight[some].sum())
         self.width = d if self.rotation is None else self.rotation.shape[1]
-        centre, scale, rotation = (None if a is None else torch.as_tensor(a) for a in (mean, deviation, self.rotation))
 
         def standardised(_: Any, x: Tensor) -> Tensor:
-            x = (x - centre.to(x)) / scale.to(x)
-            return x if rotation is None else x @ rotation.to(x)
+            x = (x - torch.as_tensor(mean).to(x)) / torch.as_tensor(deviation).to(x)
+            return x if self.rotation is None else x @ torch.as_tensor(self.rotation).to(x)
 
         self.features = features.mapped(standardised, self.width)
-        if rotation is not None and n <= _SAMPLE_ROWS:
+        if few and n <= _SAMPLE_ROWS:
             self.features = Rows(self.features.whole())
 
     def back(self, w: Array) -> Array:

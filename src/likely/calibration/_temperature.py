@@ -201,8 +201,10 @@ class LinearTemperature(_RowTemperature):
 
     def _fit_factor(self, source: Rows, evaluate: Evaluate, weight: Array, ties: Any, informed: bool) -> None:
         if informed or self.penalty != "evidence":
-            how = {"penalty": self.penalty, "directions": self._directions}
-            self.solution_ = fit_linear(source, evaluate, rate=RATE, sample_weight=weight, **how)
+            penalty, directions = self.penalty, self._directions
+            self.solution_ = fit_linear(
+                source, evaluate, rate=RATE, penalty=penalty, sample_weight=weight, directions=directions
+            )
         else:  # without an error, or without spread, no row differs from the others
             none = np.zeros(source.shape[1])
             self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
