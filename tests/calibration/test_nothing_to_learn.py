@@ -22,7 +22,7 @@ from likely.calibration import (
     VectorScaling,
     compose,
 )
-from likely.calibration.classifiers._base import Calibrator
+from likely.calibration._calibrator import Calibrator
 from pairwise import together
 
 CALIBRATORS: dict[str, Callable[[], Calibrator]] = {

@@ -35,10 +35,10 @@ from likely.calibration import (
     PlattScaling,
     StructuredMatrixScaling,
     VectorScaling,
+    _calibrator,
+    _scale,
     compose,
 )
-from likely.calibration.classifiers import _base
-from likely.calibration.regressors import _scale
 from pairwise import together
 
 SUMS = [
@@ -163,7 +163,7 @@ def test_curves_are_fitted_to_rows_that_can_be_kept(calibrator: Any, monkeypatch
     parts = [cut(each, 7) for each in (logits, y, features, weight)]
     expected = calibrator.fit(logits, y, features, weight).predict_proba(logits)
     np.testing.assert_allclose(calibrator.fit(*parts).predict_proba(logits), expected, atol=1e-9)
-    monkeypatch.setattr(_base, "KEPT_NUMBERS", 10_000)
+    monkeypatch.setattr(_calibrator, "KEPT_NUMBERS", 10_000)
     seen = np.flatnonzero(weight)[::2]  # of the rows of positive weight, spread evenly
     expected = calibrator.fit(logits[seen], y[seen], sample_weight=weight[seen]).predict_proba(logits)
     np.testing.assert_allclose(calibrator.fit(*parts).predict_proba(logits), expected, atol=1e-9)
@@ -172,7 +172,7 @@ def test_curves_are_fitted_to_rows_that_can_be_kept(calibrator: Any, monkeypatch
 @pytest.mark.parametrize("kept", [2**22, 500])
 def test_chains_and_choices(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With rows that can be kept as in memory; with more, steps are fitted to answers as they are, as in memory."""
-    monkeypatch.setattr(_base, "KEPT_NUMBERS", kept)
+    monkeypatch.setattr(_calibrator, "KEPT_NUMBERS", kept)
     logits, y, features, weight = rows_of_logits()
     parts = [cut(array, 3) for array in (logits, y, features, weight)]
     candidates = {"GS": GlobalTemperature(), "VS": VectorScaling()}

@@ -139,18 +139,6 @@ def test_dask_frames(blocks):
         found.predict_dist(table[columns])
 
 
-def test_several_targets():
-    X, y = diabetes()
-    Y = np.column_stack([y, X @ np.arange(10) + np.sin(y), -y])
-    whole = DynamicRidge().fit(X, Y)
-    found = DynamicRidge().fit(in_blocks(X, 5), in_blocks(Y, 5))
-    slopes, wanted = (each.coef_ * X.std(0) for each in (found, whole))
-    assert (np.abs(slopes - wanted).max(1) <= 1e-6 * np.abs(wanted).max(1)).all()
-    np.testing.assert_allclose(found.predict(in_blocks(X, 3)).compute(), whole.predict(X), rtol=1e-6)
-    with pytest.raises(ValueError, match="3 columns: MultiRidge takes one"):
-        MultiRidge().fit(in_blocks(X, 5), in_blocks(Y, 5))
-
-
 def test_more_columns_than_rows_and_columns_that_repeat_one_another():
     random = np.random.default_rng(1)
     X = random.normal(size=(40, 60))

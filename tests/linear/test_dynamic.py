@@ -176,17 +176,6 @@ def test_a_learned_mean_finds_weights_of_one_size():
     assert np.linalg.norm(learned.coef_ - w) < 0.6 * np.linalg.norm(zero.coef_ - w)
 
 
-def test_ridge_takes_many_targets():
-    X, y, _ = rows()
-    Y = np.column_stack([y, X[:, 0]])
-    both = DynamicRidge().fit(X, Y)
-    each = [DynamicRidge().fit(X, Y[:, k]) for k in range(2)]
-    np.testing.assert_allclose(both.coef_, [one.coef_ for one in each])
-    np.testing.assert_allclose(both.sigma_, [one.sigma_ for one in each])
-    mean, std = both.predict(X, return_std=True)
-    assert mean.shape == std.shape == Y.shape
-
-
 def test_lasso_satisfies_its_own_conditions():
     X, y, _ = rows(100, 50)
     lasso = DynamicLasso(tol=1e-6).fit(X, y)

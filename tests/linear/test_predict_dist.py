@@ -24,13 +24,6 @@ def test_self_tuning_models_predict_a_normal(model) -> None:
     assert 0.7 < ((covered > 0.05) & (covered < 0.95)).double().mean() <= 1
 
 
-def test_several_targets_have_a_column_each() -> None:
-    X, y = problem()
-    distribution = DynamicRidge().fit(X, np.column_stack([y, -y])).predict_dist(X)
-    assert distribution.batch_shape == (len(y), 2)
-    np.testing.assert_allclose(distribution.mean[:, 0], -distribution.mean[:, 1])
-
-
 @pytest.mark.parametrize("model", SELF_TUNING, ids=str)
 def test_a_constant_target_has_a_narrow_distribution(model) -> None:
     X, y = problem()

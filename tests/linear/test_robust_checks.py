@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from likely.linear._robust.logistic import RobustLogisticRegression
-from likely.linear._robust.pca import RobustPCA
-from likely.linear._robust.regression import SCALES, RobustLinearRegression
+from likely.linear._robust_logistic import RobustLogisticRegression
+from likely.linear._robust_pca import RobustPCA
+from likely.linear._robust_regression import SCALES, RobustLinearRegression
 from pairwise import together
 from scikit_learn_checks import meets_all_checks
 

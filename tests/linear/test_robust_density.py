@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from likely.linear._robust.density import Density
+from likely.linear._robust_density import Density
 
 DENSITIES = [
     Density.of("normal"),

@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 
 from experiments.benchmarks._robust_linear import spoiled_subspace
-from likely.linear._robust.pca import RobustPCA
+from likely.linear._robust_pca import RobustPCA
 
 
 def degrees(model, basis) -> float:

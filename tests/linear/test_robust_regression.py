@@ -7,8 +7,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
 
 from experiments.benchmarks._robust_linear import CELLS, problem
-from likely.linear._robust.density import Density
-from likely.linear._robust.regression import SCALES, RobustLinearRegression
+from likely.linear._robust_density import Density
+from likely.linear._robust_regression import SCALES, RobustLinearRegression
 from pairwise import together
 
 

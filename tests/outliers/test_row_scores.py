@@ -6,7 +6,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 
 from likely.outliers import LikelihoodDetector, ScatterDetector
-from likely.outliers._distinct import Distinct
+from likely.outliers._columns import Distinct
 from likely.outliers._row_scores import NEAR, Histograms, Nearest, Tails
 
 RNG = np.random.default_rng(0)

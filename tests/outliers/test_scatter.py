@@ -7,8 +7,8 @@ from scipy.stats import multivariate_normal, multivariate_t
 from sklearn.metrics import roc_auc_score
 
 from likely.outliers import ScatterDetector
-from likely.outliers._covariance import fill
-from likely.outliers._threshold import threshold
+from likely.outliers._scatter import fill
+from likely.outliers.threshold import threshold
 
 RNG = np.random.default_rng(0)
 MIX = np.array([[1.0, 0.8, 0.0], [0.0, 0.6, 0.5], [0.0, 0.0, 1.0]])

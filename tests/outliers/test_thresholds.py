@@ -10,8 +10,9 @@ from likely.outliers import (
     ScaledPCADetector,
     ScatterDetector,
 )
-from likely.outliers._distinct import Distinct, as_of_all, left_out, weights_without
-from likely.outliers._threshold import shortened, threshold
+from likely.outliers._columns import Distinct
+from likely.outliers._scaled import as_of_all, left_out, weights_without
+from likely.outliers.threshold import shortened, threshold
 from pairwise import together
 
 DETECTORS = {

@@ -8,8 +8,7 @@ import torch
 
 from likely._rows.canonical import canonical
 from likely._solvers.design import standardized
-from likely._solvers.relevance import relevant
-from likely._solvers.ridge import Ridge, RidgeEvidence, lowest_on, settled_log_scale
+from likely._solvers.ridge import Ridge, RidgeEvidence, lowest_on, relevant, settled_log_scale
 
 
 def design(effect: float = 1.0, n: int = 80, d: int = 6, seed: int = 0):

@@ -9,11 +9,12 @@ varying :math:`u` the result is exactly :math:`w = 0`, :math:`\lambda = \infty`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy import linalg
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from likely._rows.blocks import Rows, moments
@@ -25,8 +26,7 @@ _SAMPLE_ROWS = 5000  # rows of the first fit
 _MAX_INTERCEPT_STEP = 100.0  # maximum change of the intercept in one step
 
 
-@dataclass
-class Solution:
+class Solution(NamedTuple):
     """u = intercept + ((x - mean) / deviation) · coef."""
 
     mean: Array
@@ -53,6 +53,7 @@ def fit_linear(
     quasi: bool = True,
     penalty: str | float | None = "evidence",
     sample_weight: Array | None = None,
+    directions: int = 0,
     max_iter: int = 50,
     tol: float = 1e-6,
 ) -> Solution:
@@ -62,7 +63,7 @@ def fit_linear(
     """
     weight = np.ones(len(features)) if sample_weight is None else sample_weight
     mean, deviation = moments(features, weight)
-    design = _Design(features, mean, deviation, weight)
+    design = _Design(features, mean, deviation, weight, directions if penalty == "evidence" else 0)
     state = _State(np.zeros(design.width), 0.0, math.inf if penalty == "evidence" else float(penalty or 0.0))
     ridge = Ridge(design.spread, rate) if penalty == "evidence" else None
     stride = max(1, len(features) // max(_SAMPLE_ROWS, 4 * design.width))
@@ -176,26 +177,30 @@ class _Parabola:
 
 
 class _Design:
-    """The standardised features, rotated onto their span where there are more of them than rows."""
+    """The standardised features; rotated onto their span where they are more than the rows, or their leading part."""
 
-    def __init__(self, features: Rows, mean: Array, deviation: Array, weight: Array) -> None:
-        self.features, self.mean, self.deviation = features, mean, deviation
+    def __init__(self, features: Rows, mean: Array, deviation: Array, weight: Array, directions: int) -> None:
         self.counts, self.total = torch.as_tensor(weight), float(weight.sum())
         self.dispersion: float | None = None
         n, d = features.shape
         self.rotation: Array | None = None
         self.spread = float(d)
-        if d >= n:
-            x = (features[slice(0, n)].double().cpu().numpy() - mean) / deviation
-            values, vectors = linalg.eigh(x @ x.T)
-            nonzero = values > values[-1] * n * np.finfo(float).eps
-            self.rotation = x.T @ (vectors[:, nonzero] / np.sqrt(values[nonzero]))
+        few = 0 < directions < d
+        if few or d >= n:
+            some = slice(0, n, max(1, n // _SAMPLE_ROWS) if few else 1)
+            x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(weight[some])[:, None]
+            _, sizes, axes = randomized_svd(x, min(directions, len(x)) if few else n, n_iter=2, random_state=0)
+            self.rotation = axes[sizes > sizes[0] * n * np.finfo(float).eps].T
+            self.spread = float(sizes @ sizes / weight[some].sum())
         self.width = d if self.rotation is None else self.rotation.shape[1]
 
-    def block(self, rows: slice) -> Tensor:
-        x = self.features[rows]
-        x = (x - torch.as_tensor(self.mean).to(x)) / torch.as_tensor(self.deviation).to(x)
-        return x if self.rotation is None else x @ torch.as_tensor(self.rotation).to(x)
+        def standardised(_: Any, x: Tensor) -> Tensor:
+            x = (x - torch.as_tensor(mean).to(x)) / torch.as_tensor(deviation).to(x)
+            return x if self.rotation is None else x @ torch.as_tensor(self.rotation).to(x)
+
+        self.features = features.mapped(standardised, self.width)
+        if few and n <= _SAMPLE_ROWS:
+            self.features = Rows(self.features.whole())
 
     def back(self, w: Array) -> Array:
         return w if self.rotation is None else self.rotation @ w
@@ -207,7 +212,7 @@ class _Design:
 
     def evaluated(self, evaluate: Evaluate, w: Array, b: float, rows: Any) -> tuple[Tensor, Any]:
         """Return the features of some rows, and what ``evaluate`` returns for them at (w, b)."""
-        x = self.block(rows)
+        x = self.features[rows]
         return x, evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
 
     def loss(self, evaluate: Evaluate, w: Array, b: float) -> float:

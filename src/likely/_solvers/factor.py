@@ -23,13 +23,12 @@ _MIN_ROWS = 8192  # rows that are factored at once, at least
 
 @dataclass(frozen=True)
 class Factor:
-    """Rows of columns and, last, targets. The columns are in units of a power of two, one for ordinary sizes."""
+    """Rows of columns and, last, a target. The columns are in units of a power of two, one for ordinary sizes."""
 
     weight: float  # how many rows there are
-    peak: Array  # the largest number of each column and of each target, without its sign
+    peak: Array  # the largest number of each column and of the target, without its sign
     mean: Array
     root: Array  # R of the centred rows; those rows turned, where they are fewer than its columns
-    targets: int
 
     @classmethod
     def of(cls, x: Array, y: Array, weight: Array | None = None) -> Factor:
@@ -37,18 +36,18 @@ class Factor:
         if weight is not None and not weight.all():
             seen = weight > 0
             x, y, weight = x[seen], y[seen], weight[seen]
-        width = x.shape[1] + y.shape[1]
-        total = cls(0.0, np.zeros(width), np.zeros(width), np.zeros((0, width)), y.shape[1])
+        width = x.shape[1] + 1
+        total = cls(0.0, np.zeros(width), np.zeros(width), np.zeros((0, width)))
         for rows in row_blocks(len(x), width, numbers=_MIN_ROWS * width, least=4 * width):
             total = total + cls._of_few(x[rows], y[rows], None if weight is None else weight[rows])
         return total
 
     @classmethod
     def _of_few(cls, x: Array, y: Array, weight: Array | None) -> Factor:
-        table = np.hstack([x, y])
+        table = np.column_stack([x, y])
         peak = np.maximum(table.max(axis=0), -table.min(axis=0))
-        check_target(float(peak[x.shape[1] :].max(initial=1.0)))
-        units = _units(peak, y.shape[1])
+        check_target(float(peak[-1]))
+        units = _units(peak)
         if not (units == 1).all():
             table /= units
         mean = np.average(table, axis=0, weights=weight)
@@ -56,49 +55,45 @@ class Factor:
         if weight is not None:
             table *= np.sqrt(weight)[:, None]
         count = float(len(x)) if weight is None else float(weight.sum())
-        return cls(count, peak, mean, _triangular(table), y.shape[1])
+        return cls(count, peak, mean, _triangular(table))
 
     def __add__(self, other: Factor) -> Factor:
         if len(self.mean) != len(other.mean):
             raise ValueError(
-                f"blocks have {len(self.mean)} and {len(other.mean)} columns, targets included: they must agree"
+                f"blocks have {len(self.mean)} and {len(other.mean)} columns, the target included: they must agree"
             )
         if not self.weight or not other.weight:
             return self if self.weight else other
         peak, total = np.maximum(self.peak, other.peak), self.weight + other.weight
-        units = _units(peak, self.targets)
+        units = _units(peak)
         (mean, root), (other_mean, other_root) = (factor._in_units(units) for factor in (self, other))
         apart = other_mean - mean
         between = math.sqrt(self.weight) * math.sqrt(other.weight / total) * apart
         root = _triangular(np.vstack([root, other_root, between]))
-        return Factor(total, peak, mean + (other.weight / total) * apart, root, self.targets)
+        return Factor(total, peak, mean + (other.weight / total) * apart, root)
 
-    def design(self, fit_intercept: bool, penalty: Array | None = None, target: int = 0) -> Design:
-        """Return the design of the columns and one of the targets; see :func:`~likely._solvers.design.standardized`."""
-        d = len(self.mean) - self.targets
-        check_target(float(self.peak[d + target]))
-        columns = [*range(d), d + target]
-        root, mean = self.root[:, columns], self.mean[columns]
+    def design(self, fit_intercept: bool, penalty: Array | None = None) -> Design:
+        """Return the design of the columns and the target; see :func:`~likely._solvers.design.standardized`."""
+        check_target(float(self.peak[-1]))
+        root, mean = self.root, self.mean
         if not fit_intercept:
             root = _triangular(np.vstack([root, math.sqrt(self.weight) * mean]))
-            mean = np.zeros(d + 1)
+            mean = np.zeros_like(mean)
         x, y = np.array(root[:, :-1], order="F"), root[:, -1].copy()
-        units = units_of(self.peak[:d])
+        units = units_of(self.peak[:-1])
         return centred_design(x, y, self.weight, mean[:-1], float(mean[-1]), units, fit_intercept, penalty)
 
     def _in_units(self, units: Array) -> tuple[Array, Array]:
         """Return the means and the factor in other units."""
-        present = _units(self.peak, self.targets)
+        present = _units(self.peak)
         if (present == units).all():
             return self.mean, self.root
         ratio = np.where(self.peak > 0, present, 0.0) / units  # a column of zeros has no unit
         return self.mean * ratio, self.root * ratio
 
 
-def _units(peak: Array, targets: int) -> Array:
-    units = units_of(peak)
-    units[len(peak) - targets :] = 1.0
-    return units
+def _units(peak: Array) -> Array:
+    return np.append(units_of(peak[:-1]), 1.0)
 
 
 def _triangular(table: Array) -> Array:

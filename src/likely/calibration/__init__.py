@@ -1,23 +1,21 @@
 """Recalibration: temperatures for classifiers and scales for regressors, learned on held-out rows."""
 
-from likely.calibration._choice import AutoCalibrator, AutoScale
-from likely.calibration._compose import Composition, ScalePipeline, compose
+from likely.calibration._calibrator import Calibrator
+from likely.calibration._choice import AutoCalibrator, AutoScale, Composition, ScalePipeline, compose
+from likely.calibration._classic import IsotonicCalibration, PlattScaling
+from likely.calibration._estimator import CalibratedClassifier, CalibratedRegressor
+from likely.calibration._isotonic import IsotonicScale, Recalibrated
+from likely.calibration._module import CalibratedModule
+from likely.calibration._row_scale import DeepScale, LinearScale
 from likely.calibration._saved import load, save
-from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
-from likely.calibration.classifiers._classifier import CalibratedClassifier
-from likely.calibration.classifiers._module import CalibratedModule
-from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import (
+from likely.calibration._scale import GlobalScale, ScaleCalibrator
+from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration._temperature import (
     DeepTemperature,
     FeatureTemperature,
     GlobalTemperature,
     LinearTemperature,
 )
-from likely.calibration.regressors._isotonic import IsotonicScale, Recalibrated
-from likely.calibration.regressors._predicted import DeepScale, LinearScale
-from likely.calibration.regressors._regressor import CalibratedRegressor
-from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
 
 __all__ = [
     "AutoCalibrator",

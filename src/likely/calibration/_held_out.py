@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -88,22 +87,6 @@ def _at(part: Any, rows: Any) -> Any:
     return Rows(taken) if isinstance(part, Rows) and taken.ndim > 1 else taken
 
 
-Result = TypeVar("Result")
-
-
-def _once(compute: Callable[[Any, Chain], Result]) -> Callable[[Any, Chain], Result]:
-    """Decorate a method so that it computes its result once for all chains of equal steps."""
-
-    @functools.wraps(compute)
-    def remembered(self: Any, chain: Chain) -> Any:
-        key = (compute.__name__, *((type(step), str(step.get_params())) for step in chain))
-        if key not in self._done:
-            self._done[key] = compute(self, chain)
-        return self._done[key]
-
-    return remembered
-
-
 class CrossFits:
     """Fits of chains to the same rows, each step fitted once however many chains begin with it.
 
@@ -119,10 +102,12 @@ class CrossFits:
         if cv is not None and rows.count >= 2 * cv and rows.few and len(rows.y) > 1:
             ties = torch.as_tensor(rows.y).double().cpu().numpy()
             self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=ties))
-        self._done: dict[tuple[Any, ...], Any] = {}
+            self._order = np.argsort(np.concatenate([out for _, out in self.splits]))
+        # Each is computed once for all chains of the same steps.
+        self.held_out, self._last_fitted = functools.cache(self._held_out), functools.cache(self._fit_last)
+        self._by_fold = functools.cache(self._fit_by_fold)
 
-    @_once
-    def held_out(self, chain: Chain) -> Any:
+    def _held_out(self, chain: Chain) -> Any:
         """Return the chain's outputs for rows that its steps were not fitted on."""
         if not chain:
             return self.rows
@@ -141,18 +126,11 @@ class CrossFits:
         """Return the steps, each fitted to the outputs of the chain before it."""
         return [self._last_fitted(chain[:end]) for end in range(1, len(chain) + 1)]
 
-    @_once
-    def _last_fitted(self, chain: Chain) -> Any:
+    def _fit_last(self, chain: Chain) -> Any:
         return self.held_out(chain[:-1]).fit(chain[-1])
 
-    @_once
-    def _by_fold(self, chain: Chain) -> list[tuple[Any, Index]]:
+    def _fit_by_fold(self, chain: Chain) -> list[tuple[Any, Index]]:
         """Return the last step fitted without each fold, with the fold."""
         before = self.held_out(chain[:-1])
         fits = (joblib.delayed(before.at(train).fit)(chain[-1]) for train, _ in self.splits)
-        folds = [out for _, out in self.splits]
-        return list(zip(joblib.Parallel(n_jobs=self.n_jobs)(fits), folds, strict=True))
-
-    @property
-    def _order(self) -> Index:
-        return np.argsort(np.concatenate([out for _, out in self.splits]))
+        return list(zip(joblib.Parallel(n_jobs=self.n_jobs)(fits), (out for _, out in self.splits), strict=True))

@@ -6,17 +6,18 @@ Deep Scaling uses five networks, each trained without a fifth of the rows, for a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from likely._rows.blocks import Rows, moments
 from likely._rows.contents import contents
 from likely._rows.folds import fold_numbers
+from likely._solvers.evidence import Evaluate
 from likely._solvers.selection import held_out_gain
 from likely._solvers.training import train
 from likely._typing import Array
@@ -51,24 +52,21 @@ class DeepCalibrator:
     margin: float = 2.0
     random_state: int = 0
 
-    def _fit_networks(
-        self,
-        source: Tensor,
-        evaluate: Callable[[Tensor], tuple[Tensor, Tensor]],
-        weight: Array,
-        ties: NDArray[Any],
-        max_iter: int,
-    ) -> None:
-        """Train on the rows of ``source``; ``evaluate(u)`` returns each row's NLL and its slope in u.
+    def _fit_factor(self, source: Rows, evaluate: Evaluate, weight: Array, ties: Any, informed: bool = True) -> None:
+        """Train on the rows of ``source``, all of them unless there are very many; not at all unless ``informed``.
 
         The last layer starts at zero, and so does u: that is the base model. The number of steps is the one of greatest
         gain over it on the rows left out, less ``margin`` standard errors of the paired difference; it is zero where no
         gain exceeds them.
         """
-        rows, counts = Rows(source), torch.as_tensor(weight)
+        size, max_iter = len(source) * max(self.hidden, source.shape[1]), self.max_iter if informed else 0
+        some = slice(0, len(source), max(1, -(-size // _NUMBERS)))  # spread over a table that may be sorted
+        numbers, weight = source[some], np.asarray(weight[some])
+        rows, counts = Rows(numbers), torch.as_tensor(weight)
         self.mean_, self.deviation_ = moments(rows, weight)
-        x = self._standardised(source)
-        folds = fold_numbers(contents(rows, rounded=True), FOLDS, random_state=self.random_state, ties=ties)
+        x = self._standardised(numbers)
+        keys, values = contents(rows, rounded=True), torch.as_tensor(ties[some]).cpu().numpy()
+        folds = fold_numbers(keys, FOLDS, random_state=self.random_state, ties=values)
         # A row's weight where it is left out.
         out = ((torch.arange(FOLDS)[:, None] == torch.as_tensor(folds)) * counts).to(x)
         inside = counts.to(x) - out
@@ -79,7 +77,9 @@ class DeepCalibrator:
         def judge() -> Tensor:
             with torch.enable_grad():
                 u = _outputs(list(layers), x)
-            nll, slope = (torch.stack(parts) for parts in zip(*map(evaluate, u.detach()), strict=True))
+            nll, slope = (
+                torch.stack(parts) for parts in zip(*(evaluate(some, one)[:2] for one in u.detach()), strict=True)
+            )
             pending[:] = u, (slope * inside / inside.sum()).to(u)
             held = (nll * (out > 0)).double().sum(0)
             at_start[:] = at_start or [held]
@@ -120,11 +120,6 @@ class DeepCalibrator:
     def _standardised(self, source: Tensor) -> Tensor:
         mean, deviation = torch.as_tensor(self.mean_).to(source), torch.as_tensor(self.deviation_).to(source)
         return ((source - mean) / deviation).float()
-
-
-def few(n: int, width: int) -> slice:
-    """Return the rows to train on, spread over a table that may be sorted: all of them unless there are very many."""
-    return slice(0, n, max(1, -(-n * width // _NUMBERS)))
 
 
 def _outputs(layers: Sequence[Tensor], x: Tensor) -> Tensor:

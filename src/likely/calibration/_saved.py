@@ -20,15 +20,22 @@ from likely._saving.record import Record
 from likely._saving.text import laid_out, parsed
 from likely._solvers.evidence import Solution
 from likely._typing import Array
-from likely.calibration._choice import METHODS, SCALE_METHODS, AutoCalibrator, AutoScale
-from likely.calibration._compose import Composed, Composition, ScalePipeline
+from likely.calibration._calibrator import INPUTS, Calibrator
+from likely.calibration._choice import (
+    METHODS,
+    SCALE_METHODS,
+    AutoCalibrator,
+    AutoScale,
+    Composed,
+    Composition,
+    ScalePipeline,
+)
+from likely.calibration._classic import Polygon, Sigmoid
+from likely.calibration._isotonic import Tails
 from likely.calibration._row_factor import Networks
-from likely.calibration.classifiers._base import INPUTS, Calibrator
-from likely.calibration.classifiers._classic import Polygon, Sigmoid
-from likely.calibration.classifiers._temperature import FeatureTemperature, LinearTemperature
-from likely.calibration.regressors._isotonic import Tails
-from likely.calibration.regressors._predicted import MetRanges
-from likely.calibration.regressors._scale import FAMILIES
+from likely.calibration._row_scale import MetRanges
+from likely.calibration._scale import FAMILIES
+from likely.calibration._temperature import LinearTemperature
 
 FORMAT = 1
 _DEPTH = 20  # of calibrators within calibrators
@@ -150,7 +157,7 @@ def to_json(calibrator: Any, about: dict[str, Any] | None = None) -> str:
 def needs(calibrator: Any) -> dict[str, Any]:
     """Return the inputs that a fitted calibrator needs."""
     parts = _innermost(calibrator)
-    features = max(map(_features_of, parts))
+    features = max(getattr(part, "n_features_", 0) for part in parts)
     if isinstance(calibrator, Calibrator):
         inputs, classes = calibrator.inputs, int(calibrator.n_classes_)
         return {"kind": "classifier", "inputs": inputs, "classes": classes, "features": features}
@@ -170,13 +177,6 @@ def _inside(calibrator: Any) -> dict[str, Any]:
     return {calibrator.name_: calibrator.calibrator_} if isinstance(calibrator, AutoScale) else {}
 
 
-def _features_of(calibrator: Any) -> int:
-    """Return the number of features per row that a calibrator reads; 0 for none."""
-    if isinstance(calibrator, FeatureTemperature):
-        return len(calibrator.solution_.coef)
-    return int(calibrator.n_features_) if "features" in LEARNED[type(calibrator).__name__] else 0
-
-
 def _written(calibrator: Any) -> dict[str, Any]:
     """Return the record of a calibrator, in JSON's types."""
     method = type(calibrator).__name__
@@ -189,7 +189,7 @@ def _written(calibrator: Any) -> dict[str, Any]:
         if field in ("steps", "members"):
             record[field] = [{"name": name, **_written(part)} for name, part in _inside(calibrator).items()]
             continue
-        value = getattr(calibrator, _attribute(field))
+        value = getattr(calibrator, _ATTRIBUTES.get(field, f"{field}_"))
         record |= _plain(value) if field in _SPREAD else {field: _plain(value)}
     return record
 
@@ -200,8 +200,8 @@ def _plain(value: Any) -> Any:
         return _written(value)
     if isinstance(value, Tensor | np.ndarray | np.generic):
         return _plain(value.tolist())
-    if isinstance(value, Solution) or hasattr(value, "_asdict"):
-        return _plain(vars(value) if isinstance(value, Solution) else value._asdict())
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -209,26 +209,9 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _attribute(field: str) -> str:
-    return _ATTRIBUTES.get(field, f"{field}_")
-
-
 def from_json(text: str, name: str = "the text") -> Any:
     """Return the fitted calibrator in a text."""
-    whole = _whole(parsed(text, name), name)
-    calibrator = _again(whole.record("calibrator"), whole)
-    if whole.classes:
-        calibrator.inputs = whole.text("inputs")
-        if calibrator.inputs not in INPUTS:
-            raise ValueError(f"{name}: 'inputs' must be logits or probabilities, found {calibrator.inputs!r}")
-    for field, needed in needs(calibrator).items():
-        if whole.value(field) != needed:
-            raise ValueError(f"{name}: {field!r} is {whole.value(field)!r}, but its calibrator needs {needed!r}")
-    return calibrator
-
-
-def _whole(content: Any, name: str) -> Record:
-    """Return the outermost record, of a known format."""
+    content = parsed(text, name)
     for field in ("format", "likely", "kind"):
         if not isinstance(content, dict) or field not in content:
             lack = f"it has no {field!r}" if isinstance(content, dict) else "it is not an object"
@@ -238,7 +221,15 @@ def _whole(content: Any, name: str) -> Record:
     if whole.text("kind") not in ("classifier", "regressor"):
         raise ValueError(f"{name}: 'kind' must be classifier or regressor, found {whole.text('kind')!r}")
     whole.classes = whole.whole("classes", 2) if whole.text("kind") == "classifier" else 0
-    return whole
+    calibrator = _again(whole.record("calibrator"), whole)
+    if whole.classes:
+        calibrator.inputs = whole.text("inputs")
+        if calibrator.inputs not in INPUTS:
+            raise ValueError(f"{name}: 'inputs' must be logits or probabilities, found {calibrator.inputs!r}")
+    for field, needed in needs(calibrator).items():
+        if whole.value(field) != needed:
+            raise ValueError(f"{name}: {field!r} is {whole.value(field)!r}, but its calibrator needs {needed!r}")
+    return calibrator
 
 
 def _again(record: Record, whole: Record, depth: int = 0) -> Any:
@@ -255,12 +246,12 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
     if likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
         raise ValueError(f"{record.name}: 'likelihood' must be {' or '.join(FAMILIES)}, found {likelihood!r}")
     record.again = lambda inner: _again(inner, whole, depth + 1)
-    if isinstance(calibrator, LinearTemperature | FeatureTemperature):
+    if isinstance(calibrator, LinearTemperature):
         record.columns = record.classes if method == "LinearTemperature" else len(record.array("coef", None))
     elif "features" in LEARNED[method]:
         record.columns = record.whole("features") or record.classes or 1 + record.truth("has_scale")
     for field in LEARNED[method]:
-        setattr(calibrator, _attribute(field), _READERS[field](record, field))
+        setattr(calibrator, _ATTRIBUTES.get(field, f"{field}_"), _READERS[field](record, field))
     if record.classes:
         calibrator.n_classes_ = record.classes
     if isinstance(calibrator, Composed):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Distribution, Normal
 
 from likely._rows.canonical import Line, Table, canonical
-from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely._rows.sources import by_blocks, is_source, source_of
+from likely._rows.checks import RowCounts, all_or_nothing, block_weight, check_sample_weight, counts_of
+from likely._rows.sources import Source, by_blocks, is_source, source_of
 from likely._solvers.design import Design, Posterior, standardized
+from likely._solvers.factor import Factor
 from likely._typing import Array
-from likely.linear._summary import Summary, summarised
 
 
 class LinearModel(BaseEstimator):
@@ -68,7 +68,7 @@ class LinearRegressor(RegressorMixin, LinearModel):
         self._learn(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))
         self.coef_ = self._line.coef
 
-    @by_blocks(width=lambda model, **_: model._width, arrays=lambda return_std: 1 + return_std)
+    @by_blocks(arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted mean of the target for each row.
 
@@ -80,18 +80,9 @@ class LinearRegressor(RegressorMixin, LinearModel):
             Array of shape (n,), or (n, k) after a fit to k targets; with ``return_std`` a pair of such arrays. For Dask
             tables these are Dask arrays, not computed yet.
         """
-        return self._predicted(X, return_std)
-
-    def _predicted(self, X: Any, return_std: bool) -> Any:
         X = self._checked_rows(X)
         mean = self._line(X, self.coef_) + self.intercept_
         return (mean, self._deviation(X)) if return_std else mean
-
-    @property
-    def _width(self) -> int | None:
-        """The number of values in a prediction; None for one."""
-        check_is_fitted(self)
-        return None
 
     def _checked_rows(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -132,18 +123,12 @@ class DynamicLinearModel(LinearRegressor):
             return
         summary = summarised(self, source, y, sample_weight, self._least)
         summary.name_features(self)
-        self._learn_summary(summary)
+        self._learn_design(summary.factor.design(self.fit_intercept, self._check_penalty_weights(summary.columns)))
         self.coef_ = self._line.coef
 
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         penalty = self._check_penalty_weights(X.shape[1])
         self._learn_design(standardized(canonical(X, y, weight), self.fit_intercept, penalty))
-
-    def _learn_summary(self, summary: Summary) -> None:
-        if summary.factor.targets != 1:
-            raise ValueError(f"y has {summary.factor.targets} columns: {type(self).__name__} takes one target")
-        penalty = self._check_penalty_weights(summary.columns)
-        self._learn_design(summary.factor.design(self.fit_intercept, penalty))
 
     def _learn_design(self, design: Design) -> None:
         slope, self.intercept_ = design.restored(self._solve(design))
@@ -248,3 +233,66 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return self._line(X, self.coef_) + self.intercept_
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A table's columns, their names if they have any, its number of rows, and its factor."""
+
+    columns: int
+    names: tuple[str, ...] | None
+    rows: int
+    factor: Factor
+
+    def __add__(self, other: Summary) -> Summary:
+        if (self.columns, self.names) != (other.columns, other.names):
+            raise ValueError(f"blocks have different columns: {self.names} and {other.names}")
+        return Summary(self.columns, self.names, self.rows + other.rows, self.factor + other.factor)
+
+    def name_features(self, estimator: Any) -> None:
+        """Set the attributes that scikit-learn's estimators have after a fit to this table."""
+        estimator.n_features_in_ = self.columns
+        estimator.__dict__.pop("feature_names_in_", None)
+        if self.names is not None:
+            estimator.feature_names_in_ = np.asarray(self.names, dtype=object)
+
+
+@dataclass(frozen=True)
+class _BlockSummary:
+    """Check a block with its targets and weights, and summarise it."""
+
+    estimator: Any
+    counts: RowCounts | None
+
+    def __call__(self, block: Any, *beside: Any) -> Summary:
+        checker = clone(self.estimator)
+        x, y = _checked(checker, block, beside[0])
+        weight = None if self.counts is None else self.counts(block_weight(beside[-1], x))
+        names = getattr(checker, "feature_names_in_", None)
+        names = None if names is None else tuple(names)
+        return Summary(checker.n_features_in_, names, len(x), Factor.of(x, y, weight))
+
+
+def _checked(checker: Any, block: Any, target: Any) -> tuple[Array, Array]:
+    options: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 0}
+    if not block.shape[0]:  # a Dask frame may have empty blocks, without targets to check
+        return validate_data(checker, block, **options), np.zeros(0)
+    x, y = validate_data(checker, block, target, y_numeric=True, **options)
+    return x, np.asarray(y, dtype=np.float64)
+
+
+def summarised(estimator: Any, source: Source, y: Any, sample_weight: Any, least: int) -> Summary:
+    """Return the summary of all rows, in one pass, or two with weights.
+
+    A missing target, fewer than ``least`` rows, or a block that is not of finite numbers raises a ``ValueError``.
+    """
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} needs a target: pass y, an array or the name of a column")
+    source, counts = source.with_columns(y), None
+    if sample_weight is not None:
+        source = source.with_columns(sample_weight)
+        counts = counts_of(source)
+    summary = source.total(_BlockSummary(clone(estimator), counts))
+    if summary.rows < least:
+        raise ValueError(f"the table has {summary.rows} rows, and at least {least} are needed")
+    return summary

@@ -11,9 +11,8 @@ from sklearn.base import clone
 from likely._solvers.design import Design
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
-from likely.linear._lasso import DynamicLasso, MultiLasso
 from likely.linear._ridge import DynamicRidge
-from likely.linear._spike_slab import SpikeSlabRegression
+from likely.linear._sparse import DynamicLasso, MultiLasso, SpikeSlabRegression
 
 _PRIORS: dict[str, DynamicLinearModel] = {
     "normal": DynamicRidge(),

@@ -6,18 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._rows.sources import source_of
 from likely._solvers.design import Design, Posterior
-from likely._solvers.relevance import relevant
-from likely._solvers.ridge import RidgeEvidence
+from likely._solvers.ridge import RidgeEvidence, relevant
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
-from likely.linear._summary import Summary
-
-_PER_TARGET = ("coef_", "intercept_", "sigma_", "prior_scale_", "prior_mean_", "penalty_", "evidence_", "n_iter_")
 
 
 class DynamicRidge(DynamicLinearModel):
@@ -35,7 +28,7 @@ class DynamicRidge(DynamicLinearModel):
             column unpenalised, None is one for all.
 
     Attributes:
-        coef_: weights, shape (d,), or (k, d) for k targets. With k targets all other attributes have shape (k,).
+        coef_: weights, shape (d,).
         intercept_: intercept.
         sigma_: standard deviation σ of the noise.
         prior_scale_: scale τ of the prior, for columns of deviation one.
@@ -64,57 +57,6 @@ class DynamicRidge(DynamicLinearModel):
     def __init__(self, *, fit_intercept: bool = True, prior_mean: str = "zero", penalty_weights: Any = None) -> None:
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
         self.prior_mean = prior_mean
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._targets: list[DynamicRidge] = []
-        if source_of(X) is not None:
-            super()._fit(X, y, sample_weight)
-            self._gather_targets()
-            return
-        if getattr(y, "ndim", None) is None:
-            y = np.asarray(y)
-        if y.ndim != 2 or y.shape[1] == 1:
-            super()._fit(X, y, sample_weight)
-            return
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        self._targets = [clone(self).fit(X, y[:, k], sample_weight) for k in range(y.shape[1])]
-        self._gather_targets()
-
-    def _gather_targets(self) -> None:
-        for name in _PER_TARGET if self._targets else ():
-            setattr(self, name, np.array([getattr(model, name) for model in self._targets]))
-
-    def _learn_summary(self, summary: Summary) -> None:
-        if summary.factor.targets == 1:
-            super()._learn_summary(summary)
-            return
-        penalty = self._check_penalty_weights(summary.columns)
-        self._targets = [clone(self) for _ in range(summary.factor.targets)]
-        for number, model in enumerate(self._targets):
-            model._targets, model.n_features_in_ = [], summary.columns
-            model._learn_design(summary.factor.design(self.fit_intercept, penalty, number))
-            model.coef_ = model._line.coef
-        self._line = self._targets[0]._line
-
-    @property
-    def _width(self) -> int | None:
-        check_is_fitted(self)
-        return len(self._targets) or None
-
-    def _predicted(self, X: Any, return_std: bool) -> Any:
-        check_is_fitted(self)
-        if not self._targets:
-            return super()._predicted(X, return_std)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        predictions = [model.predict(X, return_std) for model in self._targets]
-        if not return_std:
-            return np.stack(predictions, 1)
-        return tuple(np.stack(part, 1) for part in zip(*predictions, strict=True))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def _solve(self, design: Design) -> Array:
         if self.prior_mean not in ("zero", "learned"):

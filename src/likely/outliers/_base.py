@@ -14,9 +14,8 @@ from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
 from likely._rows.sources import by_blocks, drawn, source_of
 from likely._typing import Array
-from likely.outliers._columns import Columns
-from likely.outliers._distinct import Distinct
-from likely.outliers._threshold import Contamination, threshold
+from likely.outliers._columns import Columns, Distinct
+from likely.outliers.threshold import Contamination, threshold
 
 _MIN_SAMPLE = 1 << 15  # rows that say what the others are like, at least
 number_per_row = by_blocks()

@@ -1,7 +1,8 @@
-"""Tables as numbers, a block of rows at a time: categories, missing values and odd units included."""
+"""Tables as numbers, a block of rows at a time, and their different rows: categories, missing values, odd units."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,9 +13,9 @@ from sklearn.utils.validation import check_array
 
 from likely._rows.blocks import row_blocks
 from likely._rows.columns import as_codes, as_numbers, each_column, is_frame, level_codes
+from likely._rows.contents import exact_keys
 from likely._typing import Array
-from likely.outliers._distinct import Distinct
-from likely.outliers._threshold import quantiles
+from likely.outliers.threshold import quantiles
 
 _BLOCK_NUMBERS = 1 << 16  # few enough to stay in the cache
 _MIN_BLOCK_ROWS = 512
@@ -23,7 +24,41 @@ _MIN_BLOCK_ROWS = 512
 _NARROW, _NARROW_PRODUCTS = 16, 1 << 18
 _CLIP_DEVIATIONS = 1e50  # further off is not told apart, so that squares stay finite
 _MIN_COMMON = 0.9  # share of rows with the same value from which others are exceptions
+_MIN_ROWS = 20  # rows that any table amounts to
 _SAME_DISTANCE = 1e-9  # relative difference of distances that are equal, rounded
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """The different rows of a table and how much each weighs.
+
+    Two rows of weight one are one row of weight two, and weights may be of any scale. So a unit of weight is a
+    property of the different rows: the median of what they weigh, or a twentieth of all if that is less.
+    """
+
+    weight: Array  # of every row of the table, in such units
+    first: NDArray[np.intp]  # where each different row is first met; sorted by a key of its values
+    mass: Array  # of each of these
+    place: NDArray[np.intp]  # of every row of the table, which of these it is; -1 if it has no weight
+
+    @property
+    def left_out(self) -> Array:
+        """What is left out of a fit that leaves a row out: one unit, or all that rows equal to it weigh."""
+        return np.where(self.place >= 0, np.minimum(self.mass[self.place], 1.0), 0.0)
+
+    @classmethod
+    def learn(cls, table: Array, weight: Array | None) -> Self:
+        """Group equal rows; rows of no weight are left out."""
+        scaled_weight = np.ones(len(table)) if weight is None else weight / 2.0 ** np.frexp(weight.max())[1]  # exactly
+        there = np.flatnonzero(scaled_weight > 0)
+        exact, symmetric = exact_keys(table[there])
+        _, first, group = np.unique(exact, return_index=True, return_inverse=True)
+        mass = np.bincount(group, scaled_weight[there])
+        order = np.lexsort((exact[first], symmetric[first]))
+        unit = min(np.partition(mass, (len(mass) - 1) // 2)[(len(mass) - 1) // 2], mass.sum() / _MIN_ROWS)
+        place = np.full(len(table), -1)
+        place[there] = np.argsort(order)[group]
+        return cls(scaled_weight / unit, there[first[order]], mass[order] / unit, place)
 
 
 @dataclass(frozen=True)
@@ -190,33 +225,23 @@ def _is_float(kind: Any) -> bool:
     return isinstance(kind, np.dtype) and kind in (np.float32, np.float64)
 
 
-def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
-    peak: Any = 0.0
-    for rows in slices(table):
-        peak = np.maximum(peak, np.nan_to_num(np.abs(table[rows].astype(np.float64)), nan=0.0).max(0))
-    unit = np.ldexp(1.0, -np.frexp(peak)[1].clip(-1000, 1000))  # rounds nothing, and squares do not overflow
-    count, mean, square = np.zeros((3, len(unit)))
-    low, high = np.full(len(unit), np.inf), np.full(len(unit), -np.inf)
-    for rows in slices(table):
-        x = table[rows].astype(np.float64, order="C") * unit
-        seen = np.isfinite(x) * weight[rows, None]
-        low, high = (
-            np.minimum(low, np.where(seen > 0, x, np.inf).min(0)),
-            np.maximum(high, np.where(seen > 0, x, -np.inf).max(0)),
-        )
-        x = np.nan_to_num(x)
-        mass = seen.sum(0)
-        total = count + mass
-        share = mass / np.where(total > 0, total, 1.0)
-        middle = (seen * x).sum(0) / np.where(mass > 0, mass, 1.0)
-        gap = middle - mean
-        square += (seen * np.square(x - middle)).sum(0) + np.square(gap) * count * share
-        mean, count = mean + share * gap, total
-    mean = np.where(low == high, low, mean)  # exactly: a constant less its mean is zero, not rounding
-    spread = np.sqrt(square / np.where(count > 0, count, 1.0))
-    # A constant column's unit is its size, or a new value there would be no news at all.
-    varies = spread > 1e-12 * np.abs(mean)
-    return unit, mean, 1 / np.where(varies, spread, np.where(mean != 0, np.abs(mean), 1.0))
+def _units(table: Array, weight: Array) -> Array:
+    return np.array([_column_units(column.astype(np.float64), weight) for column in table.T]).reshape(-1, 3).T
+
+
+def _column_units(column: Array, weight: Array) -> tuple[float, float, float]:
+    """A power of two, and the mean and one over the deviation of the column times that."""
+    seen = np.isfinite(column) & (weight > 0)
+    if not seen.any():
+        return 1.0, 0.0, 1.0
+    x, mass = column[seen], weight[seen]
+    unit = math.ldexp(1.0, -min(max(math.frexp(np.abs(x).max())[1], -1000), 1000))  # rounds nothing; no overflow
+    x *= unit
+    # A constant less its mean is exactly zero.
+    mean = float(np.average(x, weights=mass)) if np.ptp(x) else float(x[0])
+    spread = math.sqrt(np.average(np.square(x - mean), weights=mass))
+    # The unit of a constant is its size, or a new value there would be no news at all.
+    return unit, mean, 1 / (spread if spread > 1e-12 * abs(mean) else abs(mean) or 1.0)
 
 
 def slices(table: Array) -> Iterator[slice]:

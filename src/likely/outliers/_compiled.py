@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from likely._kernels._native import load
 from likely._typing import Array
 from likely.outliers._columns import Columns
-from likely.outliers._covariance import Covariance
 from likely.outliers._row_scores import Histograms, Nearest, Tails
+from likely.outliers._scatter import Covariance
 
 VIEWS = 5
 _MAX_COLUMNS, _KNOTS = 128, 128  # as in scores.cpp

@@ -10,12 +10,11 @@ from sklearn.utils import check_random_state
 
 from likely._typing import Array
 from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
-from likely.outliers._columns import slices
+from likely.outliers._columns import Distinct, slices
 from likely.outliers._compiled import Compiled
-from likely.outliers._covariance import Covariance
-from likely.outliers._distinct import Distinct
 from likely.outliers._row_scores import Histograms, Nearest, Tails
-from likely.outliers._threshold import Contamination, quantiles, threshold
+from likely.outliers._scatter import Covariance
+from likely.outliers.threshold import Contamination, quantiles, threshold
 
 _HIGHEST = 3  # of five views
 _DOUBTFUL = 3.0  # the score at which a row counts half in the densities

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from likely._rows.blocks import row_blocks
 from likely._typing import Array
-from likely.outliers._distinct import Distinct
+from likely.outliers._columns import Distinct
 
 _BINS = 50
 _KNOTS = 64  # on each side of the median

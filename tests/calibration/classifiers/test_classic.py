@@ -8,7 +8,7 @@ import torch
 from scipy.special import expit, log_softmax
 from sklearn.base import clone
 
-from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling, _log_odds
+from likely.calibration._classic import IsotonicCalibration, PlattScaling, _log_odds
 from pairwise import together
 
 KINDS = [PlattScaling, IsotonicCalibration]

@@ -175,7 +175,7 @@ def test_a_fold_without_a_class_is_named(data) -> None:
 
 
 def test_a_wrong_method_is_named(data) -> None:
-    with pytest.raises(ValueError, match="method must be a calibrator or one of auto, global"):
+    with pytest.raises(ValueError, match="method must be a Calibrator or one of auto, global"):
         CalibratedClassifier(GaussianNB(), "gobal").fit(*data[:2])
     with pytest.raises(ValueError, match="inputs='logits'"):
         CalibratedClassifier(GaussianNB(), GlobalTemperature(inputs="probabilities")).fit(*data[:2])

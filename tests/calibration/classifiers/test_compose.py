@@ -10,10 +10,9 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 
 from likely._rows.folds import fold_numbers, splits_of
-from likely.calibration._choice import AutoCalibrator, default_candidates
-from likely.calibration._compose import compose
-from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration._choice import AutoCalibrator, compose, default_candidates
+from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
 
 def mixed(n=1500, seed=0):
@@ -56,7 +55,7 @@ def test_many_logits_are_not_kept(monkeypatch):
     logits, y, features = mixed(400)
     make = lambda: compose(VectorScaling(), FeatureTemperature(), cv=None)  # noqa: E731
     kept = make().fit(logits, y, features).transform(logits, features)
-    monkeypatch.setattr("likely.calibration.classifiers._base.KEPT_NUMBERS", 0)
+    monkeypatch.setattr("likely.calibration._calibrator.KEPT_NUMBERS", 0)
     np.testing.assert_allclose(make().fit(logits, y, features).transform(logits, features), kept, atol=1e-6)
 
 
@@ -73,7 +72,7 @@ def test_temperatures_multiply():
 def test_parameters_nest():
     both = compose(VectorScaling(), LinearTemperature(), LinearTemperature())
     names = [name for name, _ in both.steps]
-    assert names == ["vectorscaling", "lineartemperature-2", "lineartemperature-3"]
+    assert names == ["vectorscaling", "lineartemperature-1", "lineartemperature-2"]
     both.set_params(vectorscaling__penalty=3.0)
     copy = clone(both)
     assert copy.get_params()["vectorscaling__penalty"] == 3.0
@@ -171,7 +170,7 @@ def test_auto_averages_what_it_cannot_tell_apart():
 
 def test_some_of_many_rows_choose(monkeypatch):
     logits, y, features = mixed(600)
-    monkeypatch.setattr("likely.calibration.classifiers._base.KEPT_NUMBERS", 900)
+    monkeypatch.setattr("likely.calibration._calibrator.KEPT_NUMBERS", 900)
     few = {"GS": GlobalTemperature(), "VS → LFS": compose(VectorScaling(), FeatureTemperature(), cv=None)}
     auto = AutoCalibrator(few).fit(logits, y, features)
     assert list(auto.members_) == ["VS → LFS"]

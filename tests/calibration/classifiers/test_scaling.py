@@ -11,9 +11,9 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 
 from likely._rows.blocks import Rows
-from likely.calibration.classifiers import _scaling
-from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import DeepTemperature, GlobalTemperature
+from likely.calibration import _scaling
+from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration._temperature import DeepTemperature, GlobalTemperature
 from pairwise import together
 
 SCALINGS = [VectorScaling, StructuredMatrixScaling]
@@ -49,6 +49,7 @@ def test_hessian_and_gradient_match_differences(matrix):
     eye = np.eye(problem.size) * 1e-5
     columns = [(problem.value(theta + e)[1] - problem.value(theta - e)[1]) / 2e-5 for e in eye]
     np.testing.assert_allclose(problem.hessian(theta), np.array(columns), atol=1e-4)
+    np.testing.assert_allclose(problem.curvature(theta), np.diag(problem.hessian(theta)), rtol=1e-9)
 
 
 def test_evidence_gradient_matches_differences():

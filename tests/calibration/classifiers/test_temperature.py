@@ -10,7 +10,6 @@ from sklearn.base import clone
 
 from likely._rows import blocks
 from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.classifiers import _temperature
 from pairwise import together
 
 METHODS = [GlobalTemperature, LinearTemperature, FeatureTemperature]
@@ -221,7 +220,7 @@ def test_many_features_are_read_along_their_leading_directions(monkeypatch):
     wide = causes @ rng.normal(size=(6, 300)) + 0.3 * rng.normal(size=(2400, 300)) + 5
     half, rest = slice(0, 1200), slice(1200, None)
     fast = FeatureTemperature().fit(logits[half], y[half], wide[half])
-    monkeypatch.setattr(_temperature, "DIRECTIONS", 300)
+    monkeypatch.setattr(FeatureTemperature, "_directions", 300)
     exact = FeatureTemperature().fit(logits[half], y[half], wide[half])
     losses = [nll(c.transform(logits[rest], wide[rest]), y[rest]).mean() for c in (fast, exact)]
     base = nll(GlobalTemperature().fit(logits[half], y[half]).transform(logits[rest]), y[rest]).mean()

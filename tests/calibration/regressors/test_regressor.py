@@ -11,11 +11,11 @@ from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from likely.calibration._compose import compose
-from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._predicted import LinearScale
-from likely.calibration.regressors._regressor import CalibratedRegressor, mean_and_scale
-from likely.calibration.regressors._scale import GlobalScale
+from likely.calibration._choice import compose
+from likely.calibration._estimator import CalibratedRegressor, mean_and_scale
+from likely.calibration._isotonic import IsotonicScale
+from likely.calibration._row_scale import LinearScale
+from likely.calibration._scale import GlobalScale
 from scikit_learn_checks import meets_all_checks
 
 
@@ -125,9 +125,9 @@ def test_features_may_be_a_function_and_scores_are_those_of_the_estimator():
 
 def test_wrong_settings():
     X, y = data(50)
-    with pytest.raises(ValueError, match="method must be a scale calibrator or one of global, linear"):
+    with pytest.raises(ValueError, match="method must be a ScaleCalibrator or one of global, linear"):
         CalibratedRegressor(Ridge(), method="platt").fit(X, y)
-    with pytest.raises(TypeError, match="method must be a scale calibrator"):
+    with pytest.raises(TypeError, match="method must be a ScaleCalibrator"):
         CalibratedRegressor(Ridge(), method=Ridge()).fit(X, y)
     with pytest.raises(ValueError, match="features must be 'input', None or a function"):
         CalibratedRegressor(Ridge(), features="output").fit(X, y)

@@ -10,12 +10,11 @@ from sklearn.linear_model import LinearRegression
 from torch.distributions import Laplace, Normal
 
 from likely._rows.blocks import Rows
-from likely.calibration._choice import AutoScale
-from likely.calibration._compose import ScalePipeline, compose
-from likely.calibration.regressors import _scale
-from likely.calibration.regressors._isotonic import IsotonicScale, Recalibrated, leaf_masses, polya_tree
-from likely.calibration.regressors._predicted import DeepScale, LinearScale
-from likely.calibration.regressors._scale import Forecasts, GlobalScale
+from likely.calibration import _scale
+from likely.calibration._choice import AutoScale, ScalePipeline, compose
+from likely.calibration._isotonic import IsotonicScale, Recalibrated, leaf_masses, polya_tree
+from likely.calibration._row_scale import DeepScale, LinearScale
+from likely.calibration._scale import Forecasts, GlobalScale
 from likely.distributions import StudentT
 from pairwise import together
 

@@ -7,7 +7,7 @@ from experiments.benchmarks.safety import nll
 from experiments.data import load_logits
 from experiments.entries import Context
 from likely.calibration import AutoCalibrator, VectorScaling, compose
-from likely.calibration.classifiers._temperature import LinearTemperature
+from likely.calibration._temperature import LinearTemperature
 
 METHODS = ["GS", "LS", "VS", "SMS", "VS → LS", "SMS → LS", "Auto", "probmetrics SVS", "probmetrics SMS"]
 GOOD = [1.0, 0.99, 0.98, 0.97, 0.97, 0.96, 0.961, 0.98, 0.97]

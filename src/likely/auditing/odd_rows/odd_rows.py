@@ -23,7 +23,7 @@ from likely.auditing.results.finding import Explained, Finding, Suspect, worst_f
 from likely.auditing.results.spread import Spread, Weighted
 from likely.auditing.slips.search import SLIPPED, SlipSearch
 from likely.outliers import ScatterDetector
-from likely.outliers._threshold import false_alarms
+from likely.outliers.threshold import false_alarms
 
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
 _FALSE = 0.1  # the share of false alarms among the rows that are named

@@ -110,7 +110,7 @@ def check_labels(y: Any, logits: Rows) -> Labels:
     labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(logits),):
         raise ValueError(f"y must hold one label per row, shape ({len(logits)},); got {labels.shape}")
-    if labels.dtype.kind not in "iub" and not _are_whole(labels):
+    if labels.dtype.kind not in "iubf" or not (labels == np.floor(labels)).all():
         raise ValueError("y must hold class numbers 0, 1, …: encode labels with sklearn's LabelEncoder")
     whole = labels.astype(np.int64)
     if whole.min() < 0 or whole.max() >= logits.shape[1]:
@@ -118,14 +118,6 @@ def check_labels(y: Any, logits: Rows) -> Labels:
             f"y holds classes {whole.min()} to {whole.max()}, but the logits have classes 0 to {logits.shape[1] - 1}"
         )
     return whole
-
-
-def _are_whole(labels: NDArray[Any]) -> bool:
-    try:
-        numbers = labels.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return labels.dtype.kind not in "US" and bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())
 
 
 INPUTS = ("logits", "probabilities")

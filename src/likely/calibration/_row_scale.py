@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,8 @@ from likely._rows.folds import fold_numbers, splits_of
 from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
-from likely.calibration._row_factor import LINK, DeepCalibrator, few
-from likely.calibration.regressors._scale import Forecasts, ScaleCalibrator, common_scale
+from likely.calibration._row_factor import LINK, DeepCalibrator
+from likely.calibration._scale import Forecasts, ScaleCalibrator, common_scale
 
 _FOLDS = 5
 
@@ -72,16 +72,13 @@ class LinearScale(ScaleCalibrator):
         self.share_ = 1.0
         if self.penalty == "evidence" and solution.coef.any():
             self.share_ = self._sure_share(*self._thinned(rows))
-        self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
+        share = self.share_
+        self.solution_ = solution._replace(coef=share * solution.coef, intercept=share * solution.intercept)
         self.precision_, self.n_iter_ = solution.precision, solution.n_iter
         self.met_ = MetRanges.of(self.solution_, rows.source)
 
     def _solve(self, z: Any, rows: Forecasts) -> Solution:
-        family = self._family
-
-        def evaluate(part: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return family.relative(z[part].to(u), u)
-
+        evaluate = self._family.evaluate_on(z)
         return fit_linear(
             rows.source, evaluate, rate=RATE, quasi=False, penalty=self.penalty, sample_weight=rows.weight
         )
@@ -179,14 +176,7 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
     _reads_features = True
 
     def _fit(self, z: Rows, rows: Forecasts) -> None:
-        source, family = rows.source, self._family
-        some = few(len(source), max(self.hidden, source.shape[1]))
-        errors = z[some].float()
-
-        def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
-            return family.relative(errors, u)[:2]
-
-        self._fit_networks(source[some], evaluate, np.asarray(rows.weight[some]), errors.cpu().numpy(), self.max_iter)
+        self._fit_factor(rows.source, self._family.evaluate_on(z), rows.weight, z)
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
         return self._multiplier(rows.source.whole()).to(rows.mean)

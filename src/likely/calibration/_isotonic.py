@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy import special
+from scipy import special, stats
 from torch import Tensor
 from torch.distributions import Distribution, Laplace, Normal, constraints
 
 from likely._rows.blocks import Rows
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
-from likely.calibration.regressors._scale import Forecasts, ScaleCalibrator
+from likely.calibration._scale import Forecasts, ScaleCalibrator
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
@@ -139,33 +139,23 @@ class Recalibrated(Distribution):
 
     @cached_property
     def _moments(self) -> tuple[float, float]:
-        r"""Mean and variance of z = (y - loc) / scale, by the partial moments of the base up to each knot.
-
-        With :math:`A(z) = \int_{-\infty}^z t f(t)\,dt`, the second one is :math:`z A(z) - \int A`: closed forms all.
-        """
-        if not isinstance(self.base, Normal | Laplace | StudentT):
+        """Mean and variance of z = (y - loc) / scale, by quadrature between the knots, finer towards the tails."""
+        if type(self.base) not in _STANDARD:
             raise NotImplementedError(f"moments are known for Normal, Laplace and likely's StudentT, not {self.base}")
-        levels = self.levels.double().cpu()
-        df = self.base.df.flatten()[:1].double().cpu() if isinstance(self.base, StudentT) else levels.new_zeros(1)
-        place = torch.zeros_like(df), torch.ones_like(df)
-        standard: Any = StudentT(df, *place) if isinstance(self.base, StudentT) else type(self.base)(*place)
-        shares = torch.linspace(0, 1, len(levels), dtype=torch.float64)[1:-1]
-        z = standard.icdf(shares)
-        density = standard.log_prob(z).exp()
-        if isinstance(self.base, StudentT):
-            first = -(df + z.square()) / (df - 1) * density if df > 1 else torch.full_like(z, torch.nan)
-            # With two degrees of freedom or fewer the last part, beyond all knots, is infinite whatever these are.
-            second = ((df - 1) * z * first + df * shares) / (df - 2).clamp(min=1e-9)
-        elif isinstance(self.base, Laplace):
-            first = -(1 + z.abs()) * density
-            second = z * first + shares + torch.where(z < 0, -first, 1 + first)
-        else:
-            first, second = -density, shares - z * density
-        ends = torch.stack([place[0], standard.variance])
-        partial = torch.cat([torch.zeros_like(ends), torch.stack([first, second]), ends], dim=1)
-        slope = levels.diff() * (len(levels) - 1)
-        mean, square = ((partial.diff() * slope).sum(1) / (levels[-1] - levels[0])).tolist()
-        return mean, square - mean**2
+        df = [float(self.base.df.flatten()[0])] if isinstance(self.base, StudentT) else []
+        standard = _STANDARD[type(self.base)](*df)
+        levels = self.levels.double().cpu().numpy()
+        slope = np.diff(levels) / (levels[-1] - levels[0]) * (len(levels) - 1)
+        # The base is symmetric: what is left of its median serves for the right too.
+        knots = np.linspace(0, 1, len(levels))
+        edges = np.concatenate([[0.0], knots[1] * 2.0 ** np.arange(-200, 0), knots[(knots > 0) & (knots < 0.5)], [0.5]])
+        nodes, weight = np.polynomial.legendre.leggauss(5)
+        width = np.diff(edges)[:, None] / 2
+        share = edges[:-1, None] + width * (1 + nodes)
+        z, bin = standard.ppf(share), (share * len(slope)).astype(np.intp)
+        left, right = weight * width * slope[bin], weight * width * slope[::-1][bin]
+        mean = float(((left - right) * z).sum())
+        return mean, float(((left + right) * z**2).sum()) - mean**2 if np.isfinite(standard.var()) else math.inf
 
     def _straight(self, level: Tensor) -> Tensor:
         """Return the inverse of R."""
@@ -180,6 +170,7 @@ class Recalibrated(Distribution):
 
 
 _DEPTH = 10
+_STANDARD: dict[type, Any] = {Normal: stats.norm, Laplace: stats.laplace, StudentT: stats.t}
 _TAILS = (2.5, 3.0, 4.0, 6.0, 10.0, 20.0)  # degrees of freedom that are tried: all have a variance
 _FIRMNESS = np.geomspace(0.01, 1e4, 61)
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy import optimize
-from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from likely._rows.blocks import Rows, moments
+from likely._rows.blocks import Rows
 from likely._solvers.evidence import Evaluate, Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._typing import Array
-from likely.calibration._row_factor import LINK, DeepCalibrator, few
-from likely.calibration.classifiers._base import Calibrator, Labels
+from likely.calibration._calibrator import Calibrator, Labels
+from likely.calibration._row_factor import LINK, DeepCalibrator
 from likely.likelihoods.softmax import tempered
 
-_BOUND = 1e4
+_BOUND = 25.0  # of the logarithm of 1/T, in units of the widest row
 
 
 class Inverse(NamedTuple):
@@ -44,83 +44,46 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array, start: int =
     Jeffreys' estimate after as many trials without one, 1/2 in n + 1. Logits without spread do not determine the
     temperature, and it stays at one.
     """
-    rows = _Scaled(logits, y, weight)
-    if rows.spread == 0:
+    labels, counts, total = torch.as_tensor(y), torch.as_tensor(weight), float(weight.sum())
+
+    def sizes(rows: Any) -> Array:
+        block = logits[rows]
+        finite = block.isfinite()
+        span = block.amax(1) - block.masked_fill(~finite, math.inf).amin(1)
+        return np.array([float(block[finite].abs().max()), float(span.max()), torch.finfo(block.dtype).eps])
+
+    largest, span, eps = logits.total(sizes, add=np.maximum)
+    if span <= 4 * eps * largest:  # differences of the size of rounding errors
         return Inverse(1.0, False)
-    stride = max(1, len(logits) // start)  # spread over the rows, which may be sorted
-    log_tau = _newton(rows, ((stride, 40), (1, 20)) if stride > 1 else ((1, 60),))
-    target = rows.total * math.log1p(0.5 / (rows.total + 0.5))
-    informed = rows.pass_over(math.exp(log_tau))[0] >= target
-    if not informed:  # there the loss falls with τ: stop at the loss of errors of that probability
-        ends = log_tau - 2 * math.log(_BOUND), log_tau
-        log_tau = optimize.brentq(lambda t: rows.pass_over(math.exp(t))[0] - target, *ends, xtol=1e-9)
-    return Inverse(math.exp(log_tau) * rows.scale, informed)
+    # In units of the widest row, a power of two, squares of logits neither overflow nor vanish.
+    unit = 2.0 ** -min(max(math.frexp(span)[1], -1020), 1020)
 
+    def sums(log_tau: float, stride: int = 1) -> tuple[float, ...]:
+        """The loss, its slope and its curvature in τ, over every ``stride``-th row."""
 
-class _Scaled:
-    """Logits in units of their own size, a power of two: their squares then neither overflow nor vanish."""
-
-    def __init__(self, logits: Rows, y: Labels, weight: Array) -> None:
-        self.logits, self.labels = logits, torch.as_tensor(y)
-        self.weight, self.total = torch.as_tensor(weight), float(weight.sum())
-
-        def sizes(rows: Any) -> Array:
+        def of_block(rows: Any) -> tuple[float, ...]:
             block = logits[rows]
-            finite = block.isfinite()
-            below = block.masked_fill(~finite, math.inf).amin(1) - block.amax(1)
-            largest = float(block.masked_fill(~finite, 0).abs().max())
-            return np.array([largest, float(below.abs().max()), torch.finfo(block.dtype).eps])
+            terms = tempered(block * unit, labels[rows].to(block.device), math.exp(log_tau))
+            return tuple(float((term * counts[rows].to(term)).double().sum()) for term in terms)
 
-        largest, size, eps = logits.total(sizes, add=np.maximum)
-        self.scale = 2.0 ** -min(max(math.frexp(size)[1], -1020), 1020) if size > 0 else 1.0
-        # Differences of the size of rounding errors do not count as spread.
-        self.spread = 0.0 if size <= 4 * eps * largest else self._deviation()
+        return logits.total(of_block, stride=stride)
 
-    def _deviation(self) -> float:
-        def sums(rows: Any) -> tuple[float, float]:
-            scaled = self.logits[rows] * self.scale
-            below = (scaled - scaled.amax(1, keepdim=True))[scaled.isfinite()].double()
-            return float(below.square().sum()), float(len(below))
-
-        squares, count = self.logits.total(sums)
-        return math.sqrt(squares / max(count, 1.0))
-
-    def pass_over(self, tau: float, stride: int = 1) -> tuple[float, float, float]:
-        """Return the loss, its slope and its curvature in τ."""
-
-        def sums(rows: Any) -> tuple[float, float, float]:
-            block = self.logits[rows]
-            loss, first, second = tempered(block * self.scale, self.labels[rows].to(block.device), tau)
-            weight = self.weight[rows].to(loss)
-            total, slope, curvature = (float((term * weight).double().sum()) for term in (loss, first, second))
-            return total, slope, curvature
-
-        return self.logits.total(sums, stride=stride)
-
-
-def _newton(rows: _Scaled, stages: tuple[tuple[int, int], ...]) -> float:
-    # Start where logits have unit deviation; the bound keeps τ finite for separated rows.
-    log_centre = -math.log(max(rows.spread, 1e-30))
-    log_tau = log_centre
-    for stride, passes in stages:
-        for _ in range(passes):
-            tau = math.exp(log_tau)
-            _, first, second = rows.pass_over(tau, stride)
+    log_tau, stride = 0.0, max(1, len(logits) // start)  # spread over the rows, which may be sorted
+    for step in (stride, 1) if stride > 1 else (1,):
+        for _ in range(60):
+            _, first, second = sums(log_tau, step)
             # Newton in τ; far from the optimum a step in log τ of at most one.
-            move = -first / max(second, 1e-300) / tau
+            move = -first / max(second, 1e-300) / math.exp(log_tau)
             move = math.log1p(move) if move > -0.5 else -1.0
-            log_tau += min(max(move, -1.0), 1.0)
-            log_tau = min(max(log_tau, log_centre - math.log(_BOUND)), log_centre + math.log(_BOUND))
+            log_tau = min(max(log_tau + min(max(move, -1.0), 1.0), -_BOUND), _BOUND)  # finite for separated rows
             # Newton squares the error: what is below 1e-4 now is below 1e-8 after this step.
             if abs(move) < 1e-4:
                 break
-    return log_tau
-
-
-# The features of a network are redundant. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
-# to 2,500 rows, in a tenth of the time.
-DIRECTIONS = 128
-_SAMPLE = 5000  # rows from which the directions are computed
+    target = total * math.log1p(0.5 / (total + 0.5))
+    informed = sums(log_tau)[0] >= target
+    if not informed:  # there the loss falls with τ: stop at the loss of errors of that probability
+        log_tau = optimize.brentq(lambda t: sums(t)[0] - target, -2 * _BOUND, log_tau, xtol=1e-9)
+    return Inverse(math.exp(log_tau) * unit, informed)
 
 
 class TemperatureCalibrator(Calibrator):
@@ -166,38 +129,27 @@ class GlobalTemperature(TemperatureCalibrator):
         return logits.new_full((len(logits),), self.temperature_)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class _PredictedTemperature(TemperatureCalibrator):
+class _RowTemperature(TemperatureCalibrator):
     """A temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
 
-    _leading = False  # whether many columns are read along their leading directions only
-
-    penalty: str | float | None = "evidence"
+    _fit_factor: Callable[..., None]  # learns u of the columns; zero where the rows do not inform on temperatures
+    _multiplier: Callable[[Tensor], Tensor]  # f(u) of each row
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         inverse, labels = fit_inverse_temperature(logits, y, weight), torch.as_tensor(y)
-        source = self._source(logits, features)
         self.global_temperature_ = 1 / inverse.value
 
         def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return relative(logits[rows], labels[rows].to(u.device), inverse.value, u)
 
-        if inverse.informed or self.penalty != "evidence":
-            fit = _fit_leading if self._leading else fit_linear
-            self.solution_ = fit(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
-        else:  # without an error, or without spread, no row differs from the others
-            none = np.zeros(source.shape[1])
-            self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
-        self.precision_, self.n_iter_ = self.solution_.precision, self.solution_.n_iter
+        self._fit_factor(self._source(logits, features), evaluate, weight, y, inverse.informed)
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        source = self._source(logits, features)
-        if source.shape[1] != len(self.solution_.coef):
-            raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.solution_.coef)}")
-        return self.global_temperature_ / LINK(self.solution_(source))
+        return self.global_temperature_ / self._multiplier(self._source(logits, features)).to(logits)
 
     def _source(self, logits: Any, features: Any) -> Any:
-        raise TypeError("use LinearTemperature or FeatureTemperature")
+        """Return the columns that are read: here the logits, without -∞."""
+        return _finite(logits) if isinstance(logits, Tensor) else logits.mapped(lambda _, block: _finite(block))
 
 
 def _finite(logits: Tensor) -> Tensor:
@@ -206,7 +158,8 @@ def _finite(logits: Tensor) -> Tensor:
     return torch.maximum(logits, lowest)
 
 
-class LinearTemperature(_PredictedTemperature):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearTemperature(_RowTemperature):
     r"""Linear Scaling (LS): one temperature per row, linear in its logits, with Global Scaling as the fallback.
 
     :math:`1/T_i = f(b + w \cdot \tilde z_i) / T_0`, with the fitted global temperature :math:`T_0`, standardised logits
@@ -242,11 +195,28 @@ class LinearTemperature(_PredictedTemperature):
         :class:`GlobalTemperature`.
     """
 
-    def _source(self, logits: Any, features: Any) -> Any:
-        return _finite(logits) if isinstance(logits, Tensor) else logits.mapped(lambda _, block: _finite(block))
+    _directions = 0  # how many leading directions of the columns are read; 0 for all
+
+    penalty: str | float | None = "evidence"
+
+    def _fit_factor(self, source: Rows, evaluate: Evaluate, weight: Array, ties: Any, informed: bool) -> None:
+        if informed or self.penalty != "evidence":
+            penalty, directions = self.penalty, self._directions
+            self.solution_ = fit_linear(
+                source, evaluate, rate=RATE, penalty=penalty, sample_weight=weight, directions=directions
+            )
+        else:  # without an error, or without spread, no row differs from the others
+            none = np.zeros(source.shape[1])
+            self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
+        self.precision_, self.n_iter_ = self.solution_.precision, self.solution_.n_iter
+
+    def _multiplier(self, source: Tensor) -> Tensor:
+        if source.shape[1] != len(self.solution_.coef):
+            raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.solution_.coef)}")
+        return LINK(self.solution_(source))
 
 
-class FeatureTemperature(_PredictedTemperature):
+class FeatureTemperature(LinearTemperature):
     """Linear Feature Scaling (LFS): one temperature per row, linear in the network's last features.
 
     As :class:`LinearTemperature`, with the features in place of the logits. Without regularisation it is the method
@@ -282,7 +252,14 @@ class FeatureTemperature(_PredictedTemperature):
         features.
     """
 
-    _leading = True
+    # The features of a network are redundant. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
+    # to 2,500 rows, in a tenth of the time.
+    _directions = 128
+
+    @property
+    def n_features_(self) -> int:
+        """The number of features."""
+        return len(self.solution_.coef)
 
     def _source(self, logits: Any, features: Any) -> Any:
         if features is None:
@@ -290,35 +267,8 @@ class FeatureTemperature(_PredictedTemperature):
         return features
 
 
-def _fit_leading(
-    features: Rows, evaluate: Evaluate, *, penalty: str | float | None, sample_weight: Array, rate: float
-) -> Solution:
-    """Fit as ``fit_linear`` does, on the leading directions of the standardised features where these are many.
-
-    The directions are mixed by a random rotation: each mixture then has its share of the spread, and standardising them
-    again, as the fit does, leaves the prior of the weights unchanged.
-    """
-    n, d = features.shape
-    if d <= DIRECTIONS or penalty != "evidence":
-        return fit_linear(features, evaluate, rate=rate, penalty=penalty, sample_weight=sample_weight)
-    mean, deviation = moments(features, sample_weight)
-    some = slice(0, n, max(1, n // _SAMPLE))
-    x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(np.asarray(sample_weight[some]))[:, None]
-    directions = randomized_svd(x, min(DIRECTIONS, len(x)), n_iter=2, random_state=0)[2].T
-    rotation = np.linalg.qr(np.random.RandomState(0).standard_normal([directions.shape[1]] * 2))[0]
-    projection = directions @ rotation / math.sqrt(d) / deviation[:, None]
-    centre, matrix = torch.as_tensor(mean), torch.as_tensor(projection)
-    projected = features.mapped(lambda _, x: (x - centre.to(x)) @ matrix.to(x), matrix.shape[1])
-    if n <= _SAMPLE:
-        projected = Rows(projected.whole())
-    solution = fit_linear(projected, evaluate, rate=rate, sample_weight=sample_weight)
-    slope = projection @ (solution.coef / solution.deviation)
-    intercept = solution.intercept - float(solution.mean @ (solution.coef / solution.deviation))
-    return Solution(mean, deviation, slope * deviation, intercept, solution.precision, solution.n_iter)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
+class DeepTemperature(DeepCalibrator, _RowTemperature):
     r"""Deep Scaling (DS): one temperature per row from a small network, with Global Scaling as the fallback.
 
     :math:`1/T_i = f(N(\tilde x_i)) / T_0`, relative to the fitted global temperature, where x are the features if
@@ -362,22 +312,12 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
     """
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
-        inverse = fit_inverse_temperature(logits, y, weight)
-        self.global_temperature_ = 1 / inverse.value
         self.n_features_ = 0 if features is None else features.shape[1]
-        source = logits if features is None else features
-        rows = few(len(y), max(logits.shape[1], source.shape[1]))
-        z, classes, weights = logits[rows], np.asarray(y[rows]), np.asarray(weight[rows])
-        labels = torch.as_tensor(classes)
+        super()._fit(logits, y, features, weight)
 
-        def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
-            return relative(z, labels.to(z.device), inverse.value, u)[:2]
-
-        max_iter = self.max_iter if inverse.informed else 0
-        self._fit_networks(_finite(source[rows]), evaluate, weights, classes, max_iter)
-
-    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        if self.n_features_ and (features is None or features.shape[1] != self.n_features_):
+    def _source(self, logits: Any, features: Any) -> Any:
+        if not self.n_features_:
+            return super()._source(logits, features)
+        if features is None or features.shape[1] != self.n_features_:
             raise ValueError(f"this calibrator was fitted with {self.n_features_} features: give them here too")
-        source = features if self.n_features_ and features is not None else logits
-        return self.global_temperature_ / self._multiplier(_finite(source)).to(logits)
+        return features

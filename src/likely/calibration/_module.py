@@ -11,8 +11,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
+from likely.calibration._calibrator import Calibrator
 from likely.calibration._choice import make_calibrator
-from likely.calibration.classifiers._base import Calibrator
 
 
 class CalibratedModule(nn.Module):
@@ -76,18 +76,13 @@ class CalibratedModule(nn.Module):
             ValueError: there are no rows, or inputs and labels differ in length.
         """
         batches = data if labels is None else _batches(data, labels, batch_size)
-        logits, features, targets = [], [], []
+        device = next(self.model.parameters(), torch.empty(0)).device
         with _evaluating(self.model):
-            for inputs, batch_labels in batches:
-                device = next(self.model.parameters(), torch.empty(0)).device
-                outputs, caught = self._run(*_arguments(inputs, device))
-                logits.append(outputs)
-                features.append(caught)
-                targets.append(torch.as_tensor(batch_labels))
-        if not logits:
+            rows = [(*self._run(*_arguments(inputs, device)), torch.as_tensor(part)) for inputs, part in batches]
+        if not rows:
             raise ValueError("there are no rows to calibrate on")
-        known = None if any(caught is None for caught in features) else torch.cat(features)  # type: ignore[arg-type]
-        self.calibrator.fit(torch.cat(logits), torch.cat(targets), known)
+        logits, features, targets = zip(*rows, strict=True)
+        self.calibrator.fit(torch.cat(logits), torch.cat(targets), None if self.layer is None else torch.cat(features))
         return self
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -102,7 +97,12 @@ class CalibratedModule(nn.Module):
         """
         self._check_fitted()
         logits, features = self._run(args, kwargs)
-        return self._calibrated(logits, features)
+        # Not the public transform, whose checks of all values would synchronise a GPU.
+        wide = [
+            part if part is None else part.to(torch.promote_types(part.dtype, torch.float32))
+            for part in (logits, features)
+        ]
+        return self.calibrator._calibrate(*wide).to(logits.dtype)
 
     @torch.no_grad()
     def predict_proba(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -136,12 +136,6 @@ class CalibratedModule(nn.Module):
         with _evaluating(self.model):
             temperature: Tensor = self.calibrator.temperature(*self._run(args, kwargs))
         return temperature
-
-    def _calibrated(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        # Not the public transform, whose checks of all values would synchronise a GPU.
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        known = None if features is None else features.to(torch.promote_types(features.dtype, torch.float32))
-        return self.calibrator._calibrate(logits.to(wide), known).to(logits.dtype)
 
     def _run(self, args: Any, kwargs: Any) -> tuple[Tensor, Tensor | None]:
         """Return logits and the features collected by the hook."""

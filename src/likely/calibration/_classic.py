@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.calibration import _sigmoid_calibration
 from sklearn.isotonic import IsotonicRegression
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration.classifiers._base import Calibrator, LabelledLogits, Labels
+from likely.calibration._calibrator import Calibrator, LabelledLogits, Labels
 
 
 class Sigmoid(NamedTuple):
@@ -94,18 +94,11 @@ class PlattScaling(_OneVersusRest):
     """
 
     def _curve(self, odds: Array, positive: NDArray[np.bool_], weight: Array) -> Sigmoid:
-        inside, outside = float(weight[positive].sum()), float(weight[~positive].sum())
-        target = np.where(positive, (inside + 1) / (inside + 2), 1 / (outside + 2))
-        centre, scale = float(np.average(odds, weights=weight)), float(np.abs(odds).max())
-        spread = float(np.abs(odds - centre).max())
-        if spread <= 1e-9 * scale:  # equal odds carry no information: the class gets its share
-            share = float(np.average(target, weights=weight))
-            return Sigmoid(0.0, float(np.log(share) - np.log1p(-share)))
-        twice = np.concatenate([odds, odds])[:, None] / scale
-        labels = np.repeat([1, 0], len(odds))
-        model = LogisticRegression(C=np.inf, max_iter=1000, tol=1e-6)
-        model.fit(twice, labels, sample_weight=np.concatenate([weight * target, weight * (1 - target)]))
-        return Sigmoid(float(model.coef_[0, 0]) / scale, float(model.intercept_[0]))
+        size = float(np.abs(odds).max()) or 1.0
+        # Equal odds carry no information: the class gets its share.
+        units = odds / size if np.ptp(odds) > 1e-9 * size else np.zeros_like(odds)
+        slope, intercept = _sigmoid_calibration(units, positive, weight)
+        return Sigmoid(-float(slope) / size, -float(intercept))
 
 
 class IsotonicCalibration(_OneVersusRest):

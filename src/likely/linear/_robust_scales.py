@@ -21,8 +21,8 @@ from likely._rows.units import mean_and_deviation, median
 from likely._solvers.reweighting import row_precision
 from likely._solvers.ridge import Ridge
 from likely._typing import Array
-from likely.linear._robust.density import Density
-from likely.linear._robust.rows import TINY, RobustRows, rms
+from likely.linear._robust_density import Density
+from likely.linear._robust_rows import TINY, RobustRows, rms
 
 _SCALE_ONLY_ITERATIONS = 8  # iterations of the scales before the coefficients change too
 _RIDGE_UPDATES = 2  # number of times the ridge is updated

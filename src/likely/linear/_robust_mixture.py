@@ -22,9 +22,9 @@ from numpy.random import RandomState
 from scipy.special import chdtri, expit, ndtr
 
 from likely._typing import Array, Index
-from likely.linear._robust.density import Density
-from likely.linear._robust.rows import TINY, RobustRows, rms, solved
-from likely.linear._robust.scales import PredictedScales, refine_predicted
+from likely.linear._robust_density import Density
+from likely.linear._robust_rows import TINY, RobustRows, rms, solved
+from likely.linear._robust_scales import PredictedScales, refine_predicted
 
 _CLIMBING = 5  # elemental starts that climb
 _SURVIVORS = (200, 50)  # elemental starts left at each step of trimming

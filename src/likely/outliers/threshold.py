@@ -36,7 +36,7 @@ def threshold(
     ten, or fewer. The threshold is the highest score of the others.
 
     >>> import numpy as np
-    >>> from likely.outliers._threshold import threshold
+    >>> from likely.outliers.threshold import threshold
     >>> scores = np.append(np.random.default_rng(0).normal(size=1000), np.full(50, 8.0))
     >>> 2 < threshold(scores, scores, None, "auto") < 8, threshold(np.arange(100.0), np.arange(100.0), None, 0.1)
     (True, 89.0)
@@ -96,7 +96,7 @@ def false_alarms(scores: Array, weight: Array | None = None) -> Array:
     """The share of false alarms among rows at least as odd, if the middle half of the scores is that of a normal.
 
     >>> import numpy as np
-    >>> from likely.outliers._threshold import false_alarms
+    >>> from likely.outliers.threshold import false_alarms
     >>> scores = np.append(np.random.default_rng(0).normal(size=1000), [9.0, 10.0])
     >>> (false_alarms(scores) < 0.1).nonzero()[0]
     array([1000, 1001])
@@ -130,7 +130,7 @@ def shortened(scores: Array, weight: Array | None) -> Array:
     The tail is Tukey's g, by the median, the upper quartile and the ninth decile. Likelihoods of networks are so.
 
     >>> import numpy as np
-    >>> from likely.outliers._threshold import false_alarms, shortened
+    >>> from likely.outliers.threshold import false_alarms, shortened
     >>> scores = np.exp(np.random.default_rng(0).normal(size=1000))
     >>> [int((false_alarms(own) < 0.1).sum()) for own in (scores, shortened(scores, None))]
     [24, 0]
@@ -153,9 +153,4 @@ def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
     """The least values that at least these shares of the weight do not exceed."""
     # A hair lower, for sums of weights are rounded.
     shares = np.asarray(levels) * (1 - 1e-12)
-    if weight is None or (weight == weight[0]).all():
-        at = np.ceil(shares * len(values)).astype(np.intp).clip(min=1) - 1
-        return np.partition(values, at)[at]
-    order = np.argsort(values)
-    below = np.cumsum(weight[order])
-    return values[order][np.searchsorted(below, shares * below[-1])]
+    return np.quantile(values, shares, weights=weight, method="inverted_cdf")

@@ -22,7 +22,7 @@ class Density:
 
     ``shape`` is Student's degrees of freedom or Barron's α, and ``learn`` lets :meth:`refitted` choose it.
 
-    >>> from likely.linear._robust.density import Density
+    >>> from likely.linear._robust_density import Density
     >>> Density.of("student_t", 4.0).weight(np.array([0.0, 4.0]))
     array([1.25, 0.25])
     """

@@ -17,6 +17,7 @@ from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing, check_features
 from likely._rows.contents import Keys, contents
 from likely._rows.sources import by_blocks, is_source, spooled
+from likely._solvers.evidence import Evaluate
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.calibration._row_factor import LINK
@@ -122,6 +123,10 @@ class Family:
         pull = (z / factor).abs() ** self.power
         return nll, slope * (1 - pull), self.power * slope.square()
 
+    def evaluate_on(self, z: Any) -> Evaluate:
+        """Return that function of some of the rows and their u."""
+        return lambda rows, u: self.relative(z[rows].to(u), u)
+
 
 FAMILIES = {name: Family(LIKELIHOODS[name], power) for name, power in (("normal", 2), ("laplace", 1))}
 
@@ -142,7 +147,7 @@ class ScaleCalibrator(BaseEstimator):
     Attributes:
         global_scale_: the factor for all scales of highest likelihood.
         has_scale_: whether ``fit`` was given scales.
-        n_features_: number of features that ``fit`` was given.
+        n_features_: number of features that are read; 0 for none.
 
     Example:
         >>> import numpy as np
@@ -255,7 +260,7 @@ class ScaleCalibrator(BaseEstimator):
     def _fit_rows(self, rows: Forecasts) -> Self:
         """Fit to rows that have been checked already, as the steps of a pipeline are."""
         residuals = rows.residuals
-        self.has_scale_, self.n_features_ = rows.answers is not None, rows.width
+        self.has_scale_, self.n_features_ = rows.answers is not None, rows.width if self._reads_features else 0
         self.global_scale_ = factor = common_scale(residuals, rows.weight, self._family.power)
         self._fit(residuals.mapped(lambda _, block: block / factor), rows)
         return self
@@ -269,7 +274,7 @@ class ScaleCalibrator(BaseEstimator):
                 f"the calibrator was fitted with{'' if self.has_scale_ else 'out'} scales: do the same here"
             )
         width, fitted = rows.width, self.n_features_
-        if width != fitted and (self._reads_features or (width and fitted)):
+        if self._reads_features and width != fitted:
             raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
         return rows.scale * self.global_scale_ * self._factor(rows)
 

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration.classifiers._base import Calibrator, Labels
-from likely.calibration.classifiers._temperature import fit_inverse_temperature
+from likely.calibration._calibrator import Calibrator, Labels
+from likely.calibration._temperature import fit_inverse_temperature
 from likely.likelihoods.softmax import softmax_slopes
 
 # Nats that a unit of spread costs, as for the temperatures: chosen on LeNet-5, SVHN and the two cleanlab sets, where
@@ -120,34 +120,17 @@ class AffineProblem:
 
         return self.logits.total(sums, width=3 * self.size, numbers=_BLOCK)
 
-    def curvature(self, theta: Array) -> tuple[Array, Array]:
-        """Return the diagonal curvature, that of W in the eigenbasis of a Kronecker factor, and this eigenbasis."""
-        c = self.classes
+    def curvature(self, theta: Array) -> Array:
+        """The diagonal of the Hessian."""
 
-        def sums(rows: Any) -> tuple[Array, Array]:
+        def sums(rows: Any) -> Array:
             z, x, _, weight = self.block(rows)
             p = torch.softmax(self.calibrated(theta, z, x), 1)
-            mass = (p - p.square()) * weight[:, None]
-            diagonal = torch.cat([(mass * x.square()).sum(0), mass.sum(0)])
-            gram = x.T @ (mass.mean(1)[:, None] * x) if self.matrix else x.new_zeros(0, 0)
-            return diagonal.double().cpu().numpy(), gram.double().cpu().numpy()
+            mass, squares = (p - p.square()) * weight[:, None], x.square()
+            parts = [(mass * squares).sum(0), mass.sum(0)] + ([(mass.T @ squares).ravel()] if self.matrix else [])
+            return torch.cat(parts).double().cpu().numpy()
 
-        diagonal, gram = self.logits.total(sums, width=4 * c, numbers=_BLOCK)
-        if not self.matrix:
-            return diagonal, gram
-        values, vectors = linalg.eigh(gram)
-        share = diagonal[c:] / max(diagonal[c:].mean(), np.finfo(float).tiny)
-        return np.concatenate([diagonal, np.outer(share, values.clip(min=0)).ravel()]), vectors
-
-
-def fit_affine(problem: AffineProblem, penalty: str | float | None) -> tuple[Array, Array]:
-    """Return θ and the strength of the ridge of each group, ∞ where it leaves nothing.
-
-    ``penalty`` is ``"evidence"`` to learn the strengths, a number that sets them, or None for no ridge.
-    """
-    solve = _newton if problem.size <= _DENSE else _lbfgs
-    theta, strengths = solve(problem, penalty)
-    return theta, np.where(strengths >= _NEVER, np.inf, strengths)
+        return self.logits.total(sums, width=4 * self.classes, numbers=_BLOCK)
 
 
 def _newton(problem: AffineProblem, penalty: str | float | None, max_iter: int = 30) -> tuple[Array, Array]:
@@ -207,9 +190,8 @@ def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8)
     for turn in range(rounds):
         last = not learned or turn == rounds - 1
         ridge = strengths[problem.group]
-        curvature, vectors = problem.curvature(theta)
-        scale = 1 / np.sqrt(curvature + ridge)
-        theta = _minimise(problem, theta, ridge, scale, vectors, max_iter=100 if last else 10)
+        curvature = problem.curvature(theta)
+        theta = _minimise(problem, theta, ridge, 1 / np.sqrt(curvature + ridge), max_iter=100 if last else 10)
         if last:
             break
         determined = np.bincount(problem.group, curvature / (curvature + ridge))
@@ -223,30 +205,15 @@ def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8)
     return theta, strengths
 
 
-def _minimise(problem: AffineProblem, theta: Array, ridge: Array, scale: Array, vectors: Array, max_iter: int) -> Array:
-    """Return the θ of lowest loss under a ridge, starting from ``theta``.
-
-    The search is over φ, in whose units the loss has a curvature of about one in every direction: ``scale`` is one over
-    its root, along the directions ``vectors`` in which that of W is diagonal.
-    """
+def _minimise(problem: AffineProblem, theta: Array, ridge: Array, scale: Array, max_iter: int) -> Array:
+    """Return the θ of lowest loss under a ridge, starting from ``theta``, in units in which all curve alike."""
 
     def objective(phi: Array) -> tuple[float, Array]:
-        theta = _turned(phi * scale, vectors.T)
-        loss, slope = problem.value(theta)
-        return loss + 0.5 * float(ridge @ theta**2), _turned(slope + ridge * theta, vectors) * scale
+        loss, slope = problem.value(phi * scale)
+        return loss + 0.5 * float(ridge @ (phi * scale) ** 2), (slope + ridge * phi * scale) * scale
 
     options = {"maxcor": 10 if problem.size < 1e5 else 2, "maxiter": max_iter, "gtol": 1e-3}
-    start = _turned(theta, vectors) / scale
-    result = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    return _turned(result.x * scale, vectors.T)
-
-
-def _turned(numbers: Array, vectors: Array) -> Array:
-    """Return parameters with those of W, if there is one, times a matrix."""
-    if not len(vectors):
-        return numbers
-    rest = 2 * len(vectors)
-    return np.concatenate([numbers[:rest], (numbers[rest:].reshape(vectors.shape) @ vectors).ravel()])
+    return optimize.minimize(objective, theta / scale, jac=True, method="L-BFGS-B", options=options).x * scale
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -291,7 +258,10 @@ class VectorScaling(Calibrator):
         if isinstance(self.penalty, str) and self.penalty != "evidence":
             raise ValueError(f"penalty must be 'evidence', None or a number ≥ 0, got {self.penalty!r}")
         inverse = fit_inverse_temperature(logits, y, weight).value
-        theta, self.precision_ = fit_affine(AffineProblem(logits, y, weight, inverse, self._matrix), self.penalty)
+        problem = AffineProblem(logits, y, weight, inverse, self._matrix)
+        # The Hessian is written out where it is small.
+        theta, strengths = (_newton if problem.size <= _DENSE else _lbfgs)(problem, self.penalty)
+        self.precision_ = np.where(strengths >= _NEVER, np.inf, strengths)
         classes = self.n_classes_
         self.global_temperature_ = 1 / inverse
         self.factors_ = 1 + theta[:classes]

@@ -15,10 +15,10 @@ from likely._rows.canonical import Line
 from likely._rows.sources import by_blocks
 from likely._typing import Array
 from likely.linear._base import LinearRegressor, in_memory
-from likely.linear._robust.density import Density
-from likely.linear._robust.mixture import Mixture, fit_mixture
-from likely.linear._robust.rows import RobustRows
-from likely.linear._robust.scales import DataScales, PredictedScales, fit_data, fit_predicted
+from likely.linear._robust_density import Density
+from likely.linear._robust_mixture import Mixture, fit_mixture
+from likely.linear._robust_rows import RobustRows
+from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
 
 _Fit: TypeAlias = Mixture | DataScales | PredictedScales
 SCALES = ("mixture", "predicted", "predicted_xy", "data")

@@ -1,1 +1,0 @@
-"""Calibrators of classifiers: maps from logits to logits, and classifiers that carry one."""

@@ -1,1 +1,0 @@
-"""Calibrators of regressors: scales and distributions, and regressors that carry one."""
