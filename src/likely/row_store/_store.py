@@ -12,10 +12,8 @@ from torch import Tensor, nn
 
 from likely._validation import check_index, may_look, transformed
 from likely.row_store._file import File
-from likely.row_store._memory import Memory, Pair
 from likely.row_store._processes import Shard, gathered, processes
-from likely.row_store._rule import Rule
-from likely.row_store._step import move, rounded, step
+from likely.row_store._rule import Memory, Pair, Rule, move, rounded, step
 
 CHUNK_VALUES = 2**22  # read at once, where all rows are read
 # A step reads and writes rows, so a second thread must wait; one lock for all tables, since locks cannot be pickled.

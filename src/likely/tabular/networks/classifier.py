@@ -68,6 +68,7 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     ((178, 3), True)
     """
 
+    _per_target = False
     _named: Any = None  # all classes, in a first call of partial_fit whose rows may lack some
 
     def __init__(
@@ -172,6 +173,3 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
 
     def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:
         return odds_against(self.out_of_fold_, rows.y.cpu().numpy())
-
-    def _phi_shape(self, prediction: Tensor) -> torch.Size:
-        return prediction.shape[:-1]

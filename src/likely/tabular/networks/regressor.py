@@ -74,6 +74,8 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     (array([-1.,  1.]), array([0.1, 0.5]))
     """
 
+    _per_target = True
+
     def __init__(
         self,
         model: Any = None,
@@ -262,6 +264,3 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
 
     def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:
         return nll + float(np.log(self.target_units_.spread).mean())
-
-    def _phi_shape(self, prediction: Tensor) -> torch.Size:
-        return prediction.shape
