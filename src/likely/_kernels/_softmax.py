@@ -73,7 +73,7 @@ class SoftmaxRows(NamedTuple):
         if not tensors[0].is_cuda:
             losses, *kept = by_torch(*rows)
             return losses, kept
-        norm = torch.empty(len(tensors[0]), device=tensors[0].device)
+        norm = tensors[0].new_empty(len(tensors[0]), dtype=torch.float32)
         losses, slope = triton_kernels("softmax").softmax_rows(*rows, None, norm, None)
         return losses, (norm, slope)
 
