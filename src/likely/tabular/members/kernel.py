@@ -236,7 +236,7 @@ def fit_kernel(task: Task) -> StackMember:
 
     def fit(task: Task, fold: int, train: Index, held_out: Index) -> Smooth:
         fewer, scouts = scouting(task, fold)
-        problem = Problem(*parts(task, fold, target), task.link, RIDGES)
+        problem = Problem(*parts(task, fold, target), link=task.link, ridges=RIDGES)
         learned = learn_metric(fewer, *kind, scouts)
         exact = task.link == "identity" and learned.loss < EXACT_SHARE * float(problem.rows.y.var(correction=0))
         best = task.best if task.link == "identity" and not exact else None
@@ -244,7 +244,7 @@ def fit_kernel(task: Task) -> StackMember:
         shape, centres = kind[0], torch.arange(min(MORE_CENTRES if ahead else CENTRES, len(problem.rows.x)))
         if exact:
             double = (Part(*(t.double() for t in part)) for part in (problem.rows, problem.held_out))
-            problem = Problem(*double, task.link, RIDGES)
+            problem = Problem(*double, link=task.link, ridges=RIDGES)
         return problem.best(shape, learned.metric.to(problem.rows.x), centres, (learned.length,)).model
 
     return cross_fit(task, fit)

@@ -25,7 +25,7 @@ from likely._typing import Array
 from likely.tabular._predictions import read_sample
 from likely.tabular.networks.likelihood import NetworkLikelihood
 from likely.tabular.networks.modules import fresh
-from likely.tabular.networks.rows import TrainingRows, in_chunks
+from likely.tabular.networks.rows import TrainingRows, Units, in_chunks
 from likely.tabular.networks.training import TrainingRecipe, fit_members, nll_at, start_members
 from likely.tabular.networks.two_stage import Second, fit_two_stage
 
@@ -163,7 +163,16 @@ class NetworkEstimator(BaseEstimator):
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
 
     @abstractmethod
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows: ...
+    def _goals(self, y: NDArray[Any], weight: Array, *, reset: bool) -> tuple[Tensor, int]:
+        """The targets in standard units, or the numbers of the labels, and how many numbers predict one row's."""
+
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
+        goals, outputs = self._goals(y, weight, reset=reset)
+        if reset:
+            self.units_ = Units.standard(X, weight)
+        device = torch.device(self.device or "cpu")
+        weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
+        return TrainingRows(self.units_.inputs(X, device), goals.to(device), weights, outputs)
 
     @abstractmethod
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array: ...
