@@ -73,7 +73,9 @@ def loading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist") from None
-    except (ValueError, OverflowError, MemoryError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        ValueError, OverflowError, MemoryError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
         reason = str(error)
         if isinstance(error, MemoryError):
             reason = f"its header claims more than memory holds ({error})"
