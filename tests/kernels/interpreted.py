@@ -116,7 +116,8 @@ def softmax() -> None:
 def rows_of_a_table() -> None:
     """A step in place is that of the formulas; one row may fill several blocks of places and of columns."""
     from likely.row_store import _rule_triton
-    from likely.row_store._rule import Pair, Rule, first_places, summed
+    from likely.row_store._rule import Pair, Rule
+    from likely.row_store._store import first_places, summed
 
     _rule_triton.MAX_COLUMNS = _rule_triton.TILE = 8
     for optimizer, _rule_triton.MAX_SEARCHED in product(("rmsprop", "adagrad", "sgd"), (0, 64)):
