@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _pool
-from likely.tabular.members import boosting, glm, kernel, network, trees
-from likely.tabular.targets import counts, noise
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _stack
+from likely.tabular.members import boosting, estimator, kernel, linear, network, task
 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +24,7 @@ def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(own, rate=4 * own.rate, rounds=min(own.rounds, 10), patience=2)
 
     monkeypatch.setattr(boosting.Growth, "on", on)
-    monkeypatch.setattr(trees, "TREES", 3)
+    monkeypatch.setattr(estimator, "TREES", 3)
     monkeypatch.setattr(kernel, "CENTRES", 60)
     monkeypatch.setattr(kernel, "SCOUTS", 30)
     monkeypatch.setattr(kernel, "METRIC_ROWS", 200)
@@ -33,10 +32,10 @@ def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "ROUNDS", 2)
     monkeypatch.setattr(network, "STEPS", 20)
     monkeypatch.setattr(network, "HIDDEN", (16,))
-    for module in (counts, noise, _pool):
+    for module in (task, _stack):
         monkeypatch.setattr(module, "minimize", partial(minimize, options={"maxiter": 3}))
-    monkeypatch.setattr(glm, "MOST_STEPS", 8)
-    monkeypatch.setattr(glm, "FEW_STEPS", 4)
+    monkeypatch.setattr(linear, "MOST_STEPS", 8)
+    monkeypatch.setattr(linear, "FEW_STEPS", 4)
     monkeypatch.setattr(kernel, "RIDGES", (3.0, 0.03))
     monkeypatch.setattr(kernel, "FEWER", (0.3,))
     monkeypatch.setattr(kernel, "LENGTHS", (1.0,))

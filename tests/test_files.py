@@ -13,7 +13,6 @@ import time
 
 import pytest
 
-from likely import _files
 from likely._files import replacing
 
 # Newer Pythons warn of forks beside threads; the children use none of the parent's.
@@ -74,34 +73,6 @@ def test_a_kill_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         assert is_whole(path.read_text())
-
-
-def test_what_a_killed_process_left_is_removed_later_and_nothing_else(tmp_path, monkeypatch):
-    path = tmp_path / "note.txt"
-    ready, told = os.pipe()
-
-    def hang():
-        with replacing(path):
-            os.write(told, b".")
-            time.sleep(60)
-
-    pid = in_child(hang)
-    os.read(ready, 1)
-    (unfinished,) = tmp_path.iterdir()
-    others = {".note.txt.partial", ".note.txt.1-mine.partial", "note.txt.partial", "note.txt.new"}
-    for other in others:
-        (tmp_path / other).write_text("another's")
-    monkeypatch.setattr(_files, "_ABANDONED", -60)
-    write(path, "a")
-    assert unfinished.exists()  # its process is at work
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    monkeypatch.undo()
-    write(path, "b")
-    assert unfinished.exists()  # perhaps a moment ago, by a system without locks
-    monkeypatch.setattr(_files, "_ABANDONED", -60)
-    write(path, "c")
-    assert {p.name for p in tmp_path.iterdir()} == {"note.txt", *others}
 
 
 def test_threads_have_files_of_their_own(tmp_path):

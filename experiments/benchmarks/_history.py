@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -16,7 +17,7 @@ from typing import Any, Literal
 from experiments.entries import Bar, Record
 from experiments.entries.bar import printed
 from experiments.entries.record import bar_as_json, bar_from_json
-from likely._files import lock, naming
+from likely._files import naming
 
 FILE = "history.jsonl"
 ALIKE = ("name", "quick", "machine")  # runs that differ in these are not compared
@@ -80,7 +81,10 @@ def append_whole(path: Path, line: bytes) -> None:
         OSError: If it cannot be written. ``filename`` is ``path``, and the file is as it was.
     """
     with naming(path), open(path, "ab+", buffering=0) as file:
-        lock(file.fileno(), wait=True)
+        with suppress(ImportError, OSError):
+            import fcntl  # which Windows has not
+
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
         if end and file.read(1) != b"\n":  # a process was killed while it wrote

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from experiments.data._faces import has_faces
 from experiments.data._folder import folder, refusing
 from experiments.data._sources import SOURCES, Source
 from experiments.data._vision import PARTS, READERS, find_images
-from likely._files import lock, replacing
+from likely._files import replacing
 
 DOWNLOADS = "downloads"
 
@@ -72,7 +72,10 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        lock(descriptor, wait=True)
+        with suppress(ImportError, OSError):
+            import fcntl  # which Windows has not
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

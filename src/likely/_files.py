@@ -2,19 +2,14 @@
 
 import errno
 import os
-import re
 import secrets
 import stat
-import sys
-import threading
-import time
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_ABANDONED = 60  # seconds after which an unfinished file that nobody holds was left by a process that is no more
 # Of a write that fails half-way: such errors do not carry the name of the file.
 _NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS") if hasattr(errno, name)}
 
@@ -23,10 +18,11 @@ _NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO"
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new, empty file in the folder of ``path`` to write to; it takes the place of ``path`` at the end of the block.
 
-    A process killed at any time, a full disk or any other error leave the old file whole. Every call has a file of its
-    own, so that of several processes or threads that write the same ``path`` the last one to finish stays, whole. The
-    new file has the permissions of the old one. If ``path`` is a symbolic link the file it points to is replaced; a
-    pipe or a device such as ``/dev/stdout`` is written to as it is. The folder must exist; an error names ``path``.
+    A process killed at any time, a full disk or any other error leave the old file whole; a kill leaves a hidden
+    ``.partial`` file beside it. Every call has a file of its own, so that of several processes or threads that write
+    the same ``path`` the last one to finish stays, whole. The new file has the permissions of the old one. If ``path``
+    is a symbolic link the file it points to is replaced; a pipe or a device such as ``/dev/stdout`` is written to as
+    it is. The folder must exist; an error names ``path``.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -44,24 +40,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         return
     with naming(as_given):
         target = Path(os.path.realpath(path))
-        _remove_abandoned(target)
-        beside, descriptor = _new_beside(target)
+        # Hidden, and short enough to leave room for the rest: names may have 255 bytes.
+        beside = target.with_name(f".{target.name[:40]}.{secrets.token_hex(8)}.partial")
+        beside.touch(exist_ok=False)
     try:
         with naming(as_given, beside):
             yield beside
+            with beside.open("r+b") as written:
+                os.fsync(written.fileno())  # else a power failure could leave the new name with nothing in it
             if mode is not None:
                 os.chmod(beside, stat.S_IMODE(mode))
-            os.fsync(descriptor)  # else a power failure could leave the new name with nothing in it
-            if sys.platform == "win32":  # where no file is renamed that somebody has open
-                os.close(descriptor)
-                descriptor = -1
             os.replace(beside, target)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
     _fsync_folder(target.parent)
 
 
@@ -81,7 +73,9 @@ def loading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist") from None
-    except (ValueError, OverflowError, MemoryError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        ValueError, OverflowError, MemoryError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
         reason = str(error)
         if isinstance(error, MemoryError):
             reason = f"its header claims more than memory holds ({error})"
@@ -105,52 +99,6 @@ def _mode(path: Path) -> int | None:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file there is read-only", str(path))
     return mode
-
-
-def _new_beside(target: Path) -> tuple[Path, int]:
-    """A file with a name that no other has, with the permissions that new files get, locked while it is open."""
-    while True:
-        token = f"{os.getpid()}-{threading.get_ident():x}-{secrets.token_hex(4)}"
-        beside = target.with_name(f"{_prefix(target)}{token}.partial")
-        with suppress(FileExistsError):
-            descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            lock(descriptor)
-            return beside, descriptor
-
-
-def _prefix(target: Path) -> str:
-    """Hidden, and short enough to leave room for the rest: names may have 255 bytes."""
-    return f".{target.name[:40]}."
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Remove what killed processes left unfinished of this file: tables may be large, and kills frequent."""
-    ours = re.compile(re.escape(_prefix(target)) + r"\d+-[0-9a-f]+-[0-9a-f]{8}\.partial")
-    with suppress(OSError):  # a folder that is not there or may not be listed
-        for name in os.listdir(target.parent):
-            if ours.fullmatch(name):
-                _remove_unheld(target.with_name(name))
-
-
-def _remove_unheld(beside: Path) -> None:
-    with suppress(OSError):
-        descriptor = os.open(beside, os.O_RDWR)
-        try:
-            if os.fstat(descriptor).st_mtime < time.time() - _ABANDONED and lock(descriptor):
-                beside.unlink()
-        finally:
-            os.close(descriptor)
-
-
-def lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Whether the file is ours now and nobody else's; never where the system has no such locks."""
-    try:
-        import fcntl  # which Windows has not
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except (ImportError, OSError):
-        return False
-    return True
 
 
 @contextmanager

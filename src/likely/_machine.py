@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -55,10 +54,6 @@ def _cpu() -> str:
         model_line = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(errors="replace"), flags=re.MULTILINE)
         if model_line:
             return model_line.group(1).strip()
-    if platform.system() == "Darwin":
-        asked = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
-        if asked.returncode == 0:
-            return asked.stdout.strip()
     return platform.processor() or platform.machine()
 
 

@@ -1,7 +1,7 @@
 """Elementary functions that stay accurate where the textbook formula cancels or overflows."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,13 +29,17 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 _SHIFT = 8
 
 
+def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    """Return Σ coefficients[k] xᵏ."""
+    total = torch.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * x + coefficient
+    return total
+
+
 def stirling(y: Tensor) -> Tensor:
     """Return Stirling's series: log Γ(y) - (y - ½) log y + y - ½ log 2π for y ≥ 8, exact to rounding."""
-    inverse_square = y.square().reciprocal()
-    series = torch.full_like(y, _STIRLING[-1])
-    for coefficient in reversed(_STIRLING[:-1]):
-        series = series * inverse_square + coefficient
-    return series / y
+    return _polynomial(_STIRLING, y.square().reciprocal()) / y
 
 
 def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
@@ -58,10 +62,7 @@ def digamma_half_step(x: Tensor) -> Tensor:
     """Return ψ(x + ½) - ψ(x) for x > 0, without cancellation: the recurrence of ψ lifts x by 8."""
     lifted = x + _SHIFT
     inverse_square = lifted.square().reciprocal()
-    series = torch.full_like(x, _HALF_STEP[-1])
-    for coefficient in reversed(_HALF_STEP[:-1]):
-        series = series * inverse_square + coefficient
-    result = 0.5 / lifted + series * inverse_square
+    result = 0.5 / lifted + _polynomial(_HALF_STEP, inverse_square) * inverse_square
     for j in range(_SHIFT):
         result = result + 0.5 / ((x + j) * (x + (j + 0.5)))
     return result
@@ -71,10 +72,8 @@ def log_minus_digamma(x: Tensor) -> Tensor:
     """Return log x - ψ(x) for x > 0, without cancellation: the recurrence of ψ lifts x by 8."""
     lifted = x + _SHIFT
     inverse_square = lifted.square().reciprocal()
-    series = torch.zeros_like(x)
-    for k in reversed(range(len(_STIRLING))):
-        series = (series + (2 * k + 1) * _STIRLING[k]) * inverse_square
-    result = series + 0.5 / lifted - torch.log1p(_SHIFT / x)
+    slopes = [(2 * k + 1) * coefficient for k, coefficient in enumerate(_STIRLING)]
+    result = _polynomial(slopes, inverse_square) * inverse_square + 0.5 / lifted - torch.log1p(_SHIFT / x)
     for j in range(_SHIFT):
         result = result + 1 / (x + j)
     return result

@@ -82,8 +82,8 @@ def rescale() -> None:
     values = [torch.randn(n) for n in (3000, 1, 20, 5)]
     for factor in (1.0, 3.0):
         scaled = [v.clone() for v in values]
-        _reduce_triton.rescale_(scaled, torch.tensor(factor))
         for a, b in zip(scaled, values, strict=True):
+            _reduce_triton.rescale_(a, torch.tensor(factor))
             torch.testing.assert_close(a, factor * b)
 
 
@@ -100,24 +100,24 @@ def softmax() -> None:
                     logits[0, (target[0] + 1) % classes] = -torch.inf
                 rows, factor, upstream = (target, temperature, -100, smoothing), torch.tensor(0.25), torch.randn(5)
                 found, expected = torch.empty_like(logits), torch.empty_like(logits)
-                sums = _softmax_triton.softmax_sum(logits, *rows, factor, found)
-                compare((*sums, found), (*_softmax._summed(logits, *rows, factor, expected), expected))
-                each = _softmax_triton.softmax_each(logits, *rows)
-                by_torch = _softmax.by_torch(logits, *rows)
-                kept = target != -100
-                compare([e[kept] for e in each], [e[kept] for e in by_torch[:3]])
+                each, slope = _softmax_triton.softmax_rows(logits, *rows, factor, None, found)
+                compare((each.sum(), slope, found), (*_softmax._summed(logits, *rows, factor, expected), expected))
                 in_place = logits.clone()
-                compare((*_softmax_triton.softmax_sum(in_place, *rows, factor, in_place), in_place), (*sums, found))
-                _softmax_triton.softmax_slopes(logits, *rows, each[1], upstream, found)
+                again = _softmax_triton.softmax_rows(in_place, *rows, factor, None, in_place)
+                compare((*again, in_place), (each, slope, found))
+                norms, kept = torch.empty(5), target != -100
+                each, slope = _softmax_triton.softmax_rows(logits, *rows, None, norms, None)
+                by_torch = _softmax.by_torch(logits, *rows)
+                compare([e[kept] for e in (each, norms, slope)], [e[kept] for e in by_torch[:3]])
+                _softmax_triton.softmax_rows(logits, *rows, upstream, norms, found, forward=False)
                 compare([found], [by_torch[3] * upstream[:, None]])
 
 
 def rows_of_a_table() -> None:
     """A step in place is that of the formulas; one row may fill several blocks of places and of columns."""
     from likely.row_store import _rule_triton
-    from likely.row_store._memory import Pair
-    from likely.row_store._rule import Rule
-    from likely.row_store._step import first_places, summed
+    from likely.row_store._rule import Pair, Rule
+    from likely.row_store._store import first_places, summed
 
     _rule_triton.MAX_COLUMNS = _rule_triton.TILE = 8
     for optimizer, _rule_triton.MAX_SEARCHED in product(("rmsprop", "adagrad", "sgd"), (0, 64)):

@@ -3,7 +3,7 @@
 import torch
 
 from likely.row_store import RowStore
-from likely.row_store._step import rounded
+from likely.row_store._store import rounded
 from pairwise import together
 
 STEP = torch.tensor(3)

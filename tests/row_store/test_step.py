@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import likely
-from likely.row_store import RowStore, _step
+from likely.row_store import RowStore, _store
 from pairwise import together
 
 STORES = ("device", "host", "file")
@@ -65,7 +65,7 @@ def test_compiled_code_and_torch_step_alike(kind, shape, store, monkeypatch):
     tables = []
     for native in (True, False):
         if not native:
-            monkeypatch.setattr(_step, "library", lambda: None)
+            monkeypatch.setattr(_store, "library", lambda: None)
         torch.manual_seed(1)
         table = RowStore(torch.randn(20, *shape), store=store, optimizer=kind, clip=0.7, weight_decay=0.1)
         for _ in range(10):
@@ -78,7 +78,7 @@ def test_compiled_code_and_torch_step_alike(kind, shape, store, monkeypatch):
     torch.testing.assert_close(plain.mean_square, compiled.mean_square, rtol=1e-5, atol=0)
 
 
-@pytest.mark.skipif(_step.library() is None, reason="installed without a C++ compiler")
+@pytest.mark.skipif(_store.library() is None, reason="installed without a C++ compiler")
 @pytest.mark.parametrize("width", [1, 7, 8, 1000])
 def test_compiled_code_bears_gradients_of_any_size(width):
     """Their squares overflow float32: torch leaves such a row where it is, unless it is one number."""

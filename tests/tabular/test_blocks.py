@@ -14,7 +14,7 @@ from likely.tabular import (
     LikelihoodRegressor,
     NetworkClassifier,
     NetworkRegressor,
-    _sample,
+    _predictions,
 )
 
 dask = pytest.importorskip("dask")
@@ -124,7 +124,7 @@ def test_networks_read_blocks_too(tmp_path: Path) -> None:
 def test_of_a_large_table_a_sample_is_read_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = table().drop(columns=["kind", "word"])
     source = in_files(frame, tmp_path / "files", 3)
-    monkeypatch.setattr(_sample, "MAX_NUMBERS", 3 * 120)
+    monkeypatch.setattr(_predictions, "MAX_NUMBERS", 3 * 120)
     lines: list[str] = []
     model = LikelihoodRegressor("linear", random_state=0, verbose=lines.append).fit(source, "y")
     assert model.n_rows_read_ == len(frame[::3])

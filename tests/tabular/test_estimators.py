@@ -193,7 +193,7 @@ def test_any_module_any_number_of_features() -> None:
         ({"scale": "local"}, "scale must be one of fixed"),
         ({"objective": "mse"}, "objective must be one of two_stage"),
         ({"cv": None}, "two_stage' needs held-out rows"),
-        ({"cv": 1}, "cv must be at least 2"),
+        ({"cv": 1}, "cv == 1, must be >= 2"),
         ({"batch_size": 0}, "batch_size == 0, must be >= 1"),
         ({"max_steps": -1}, "max_steps == -1, must be >= 0"),
         ({"learning_rate": 0.0}, r"learning_rate == 0\.0, must be > 0"),

@@ -8,9 +8,9 @@ import torch
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, logsumexp, softmax
 
-from likely.tabular import _pool
-from likely.tabular._pool import ClassPool, Pool, pool_classes, pool_links, pool_means
-from likely.tabular.members.glm import loss_of
+from likely.tabular import _stack
+from likely.tabular._stack import ClassPool, Pool, pool_classes, pool_links, pool_means
+from likely.tabular.members.task import loss_of
 
 PRIOR = 5.0  # rows
 RNG = np.random.default_rng(0)
@@ -144,7 +144,7 @@ def test_temperatures_stay_in_their_range(scale: float, bound: float) -> None:
 
 
 def test_of_too_many_rows_every_so_many_are_used(monkeypatch) -> None:
-    monkeypatch.setattr(_pool, "MAX_FIT_ROWS", 15)
+    monkeypatch.setattr(_stack, "MAX_FIT_ROWS", 15)
     logits, y = classes()
     few, all_rows = pool_classes(logits[:, ::3], y[::3], WEIGHT[::3]), pool_classes(logits, y, WEIGHT)
     np.testing.assert_array_equal(all_rows.weights, few.weights)

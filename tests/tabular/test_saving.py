@@ -24,7 +24,7 @@ from sklearn.model_selection import KFold
 
 from likely._saving.codec import RecordReader, RecordWriter
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
-from likely.tabular import _saved_trees as trees
+from likely.tabular import _saved as trees
 from likely.tabular._saved import CODEC
 from likely.tabular.members import boosting, network
 

@@ -5,7 +5,6 @@ numbers and takes over wherever a kernel does not apply: other dtypes and device
 differentiation, gradients of gradients, TorchScript, and ``torch.compile``, whose own fusion reaches across the loss.
 """
 
-from likely._kernels._linear_softmax import linear_softmax_nll
 from likely._kernels._location import PLAIN, Location, layout_of, location_nll
 from likely._kernels._native import KINDS, MAX_CLASSES, Layout, moments
 from likely._kernels._node import (
@@ -16,13 +15,12 @@ from likely._kernels._node import (
     fused_loss,
     has_hooks,
     head_applies,
-    is_plain_tensor,
     is_readable,
     no_transform_active,
     transformed,
     unit_moments,
 )
-from likely._kernels._softmax import Softmax, softmax_nll
+from likely._kernels._softmax import Softmax, linear_softmax_nll, softmax_nll
 
 __all__ = [
     "KINDS",
@@ -38,7 +36,6 @@ __all__ = [
     "fused_loss",
     "has_hooks",
     "head_applies",
-    "is_plain_tensor",
     "is_readable",
     "layout_of",
     "linear_softmax_nll",

@@ -15,33 +15,28 @@ PARTS, TERMS = tl.constexpr(32), tl.constexpr(5)  # of the table of ρ's normali
 SOFTPLUS, EXPONENTIAL = tl.constexpr(1), tl.constexpr(3)
 LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 
-if os.environ.get("TRITON_INTERPRET") == "1":  # the interpreter does not support inline assembly
+# The interpreter does not support inline assembly.
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
-    @triton.jit
-    def fast_log2(x):
-        return tl.log2(x)
 
-    @triton.jit
-    def fast_exp2(x):
-        return tl.exp2(x)
+@triton.jit
+def _assembly(x, INSTRUCTION: tl.constexpr):
+    return tl.inline_asm_elementwise(INSTRUCTION, "=f,f", [x], tl.float32, is_pure=True, pack=1)
 
-    @triton.jit
-    def fast_reciprocal(x):
-        return 1.0 / x
 
-else:
+@triton.jit
+def fast_log2(x):
+    return tl.log2(x) if INTERPRETED else _assembly(x, "lg2.approx.ftz.f32 $0, $1;")
 
-    @triton.jit
-    def fast_log2(x):
-        return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
 
-    @triton.jit
-    def fast_exp2(x):
-        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+@triton.jit
+def fast_exp2(x):
+    return tl.exp2(x) if INTERPRETED else _assembly(x, "ex2.approx.ftz.f32 $0, $1;")
 
-    @triton.jit
-    def fast_reciprocal(x):
-        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+
+@triton.jit
+def fast_reciprocal(x):
+    return 1.0 / x if INTERPRETED else _assembly(x, "rcp.approx.ftz.f32 $0, $1;")
 
 
 @triton.jit

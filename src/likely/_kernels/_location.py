@@ -16,6 +16,7 @@ from torch.distributions.transforms import Transform
 from likely._kernels import _native
 from likely._kernels._native import Layout
 from likely._kernels._node import (
+    LIBRARY,
     Plain,
     Slopes,
     differentiable_slopes,
@@ -23,6 +24,7 @@ from likely._kernels._node import (
     fused_losses,
     register,
     triton_kernels,
+    with_target,
 )
 from likely._validation import broadcast, reduce
 from likely.constraints import Exp, Interval, ShiftedSoftplus
@@ -100,25 +102,21 @@ def location_nll(
         named = dict(zip(("scale", "shape"), parameters, strict=False))
         prediction, target, *wide = broadcast(prediction=prediction, target=target, **named)
         parameters = tuple(p if p.numel() == 1 else w for p, w in zip(parameters, wide, strict=True))
-    order = () if prediction.is_contiguous() else in_memory(prediction)
-    tensors = [
-        (t.permute(order) if order and t.numel() > 1 else t).contiguous() for t in (prediction, target, *parameters)
-    ]
+    tensors = [t.contiguous() for t in (prediction, target, *parameters)]
     factor = 1 / prediction.numel() if reduction == "mean" else 1.0
     if torch.compiler.is_compiling():
         wanted = [prediction.requires_grad or target.requires_grad, *(p.requires_grad for p in parameters)]
         wanted = [torch.is_grad_enabled() and w for w in wanted]
-        loss: Tensor = _location_sum(kind, *(*tensors, None)[:4], constant, factor, wanted)[0]
+        loss: Tensor = _location_sum(kind, tensors, constant, factor, wanted)[0]
         return loss
     if reduction != "none" and not in_half(*tensors):
         return fused_loss(_job(kind, tensors, constant, factor), *tensors)
-    losses = fused_losses(_job(kind, tensors, constant, None), *tensors)
-    return reduce(losses.permute([order.index(axis) for axis in range(len(order))]) if order else losses, reduction)
+    return reduce(fused_losses(_job(kind, tensors, constant, None), *tensors), reduction)
 
 
 def _job(kind: str, tensors: Sequence[Tensor], constant: float, factor: float | None) -> Location:
     """The job of parameters that are one number or one per element; of every element without a ``factor``."""
-    layouts = tuple(Layout.of(p) for p in tensors[2:])
+    layouts = tuple(Layout(1, p.numel()) for p in tensors[2:])
     plain = partial(_plain_nll, PLAIN[kind], factor)
     return Location(_native.KINDS.index(kind), layouts, constant, 1.0 if factor is None else factor, plain)
 
@@ -128,67 +126,45 @@ def _plain_nll(formula: Plain, factor: float | None, *tensors: Tensor) -> Tensor
     return nll if factor is None else nll.sum() * factor
 
 
-def in_memory(tensor: Tensor) -> tuple[int, ...]:
-    """The axes in their order in memory; read in this order, images in channels-last format need no copy.
-
-    >>> in_memory(torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last))
-    (0, 2, 3, 1)
-    """
-    return tuple(sorted(range(tensor.ndim), key=tensor.stride, reverse=True))
-
-
 def in_half(*tensors: Tensor) -> bool:
     """Whether a gradient is a float16, in which it must be scaled up (by a GradScaler) before it is stored."""
     return any(t.dtype == torch.float16 and t.requires_grad for t in tensors)
 
 
-def _sum_and_slopes(*arguments: Any) -> tuple[Tensor, ...]:
-    """The loss, and the slopes of prediction, scale and shape, without elements where they are not wanted."""
-    kind, *tensors, constant, factor, wanted = arguments
-    tensors = [t for t in tensors if t is not None]
-    slopes = _slopes_like(tensors, wanted)
+def _room(kind: str, tensors: list[Tensor], constant: float, factor: float, wanted: list[bool]) -> list[Tensor]:
+    """A loss and the slopes of all but the target, without values; without elements where they are not wanted."""
+    like = zip((tensors[0], *tensors[2:]), wanted, strict=True)
+    slopes = [torch.empty_like(t) if asked else t.new_empty(0) for t, asked in like]
+    return [tensors[0].new_empty((), dtype=torch.float32), *slopes]
+
+
+def _sum_and_slopes(
+    kind: str, tensors: list[Tensor], constant: float, factor: float, wanted: list[bool]
+) -> list[Tensor]:
+    _, *slopes = _room(kind, tensors, constant, factor, wanted)
     loss, _ = _job(kind, tensors, constant, factor).run(tensors, [s if s.numel() else None for s in slopes])
-    return loss, *slopes, *tensors[0].new_empty((4 - len(tensors), 0))
+    return [loss, *slopes]
 
 
-def _slopes_like(tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor]:
-    like = (tensors[0], *tensors[2:])
-    return [torch.empty_like(t) if asked else t.new_empty(0) for t, asked in zip(like, wanted, strict=True)]
-
-
-def _fake_sum(*arguments: Any) -> tuple[Tensor, ...]:
-    _, *tensors, _, _, wanted = arguments
-    tensors = [t for t in tensors if t is not None]
-    loss = tensors[0].new_empty((), dtype=torch.float32)
-    return loss, *_slopes_like(tensors, wanted), *[tensors[0].new_empty(0)] * (4 - len(tensors))
-
-
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.kind, *tensors, _, ctx.factor, _ = inputs
-    ctx.save_for_backward(*[t for t in tensors if t is not None])
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    ctx.kind, tensors, _, ctx.factor, _ = inputs
+    ctx.save_for_backward(*tensors)
     ctx.slopes = output[1:]
     ctx.mark_non_differentiable(*ctx.slopes)
-    ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    none = (None, None, None)
-    if grad is None:
-        return None, *none, None, *none
+def _backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
     if torch.is_grad_enabled():
         plain = _plain_nll(PLAIN[ctx.kind], ctx.factor, *ctx.saved_tensors)
-        slopes = differentiable_slopes(plain, ctx.saved_tensors, grad)
-        return None, *(*slopes, None)[:4], *none
-    d_prediction, d_scale, d_shape = (s * grad if s.numel() else None for s in ctx.slopes)
-    d_target = -d_prediction if ctx.needs_input_grad[2] and d_prediction is not None else None
-    return None, d_prediction, d_target, d_scale, d_shape, *none
+        slopes = differentiable_slopes(plain, ctx.saved_tensors, grads[0])
+    else:
+        slopes = with_target([s * grads[0] if s.numel() else None for s in ctx.slopes], ctx.needs_input_grad[1])
+    return None, list(slopes), None, None, None
 
 
 _location_sum = register(
-    "location_sum(str kind, Tensor prediction, Tensor target, Tensor scale, Tensor? shape, float constant, "
-    "float factor, bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    "location_sum(str kind, Tensor[] tensors, float constant, float factor, bool[] wanted) -> Tensor[]",
     _sum_and_slopes,
-    _fake_sum,
-    remember=_remember,
-    backward=_backward,
+    _room,
 )
+torch.library.register_autograd("likely::location_sum", _backward, setup_context=_remember, lib=LIBRARY)

@@ -8,12 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from struct import Struct
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.polynomial import Chebyshev, Polynomial
+from numpy.polynomial.chebyshev import cheb2poly
+from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._kernels._coefficients import partition
+from likely import _partition_table as table
 
 KINDS = ("normal", "laplace", "student_t", "robust", "bernoulli")
 PARTS, TERMS = 4, 10  # as in location.cpp
@@ -37,17 +42,27 @@ class Layout(NamedTuple):
     low: float = 0.0
     width: float = 0.0
 
-    @classmethod
-    def of(cls, parameter: Tensor | None) -> "Layout":
-        """The layout of an unconstrained parameter: one number, or one per element."""
-        return ONE if parameter is None or parameter.numel() == 1 else cls(1, parameter.numel())
 
-    def is_each(self, n: int) -> bool:
-        """Whether there is one number per element."""
-        return self.inner == 1 and self.numbers == n > 1
+@cache
+def partition(parts: int, terms: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """log Z's series (see likely._partition) cut into parts on which few powers are enough.
 
+    Q and R as (power, piece · parts + part), Q in x from -1 to 1 across its part, R in b.
 
-ONE = Layout()
+    >>> q, r = partition(4, 10)
+    >>> q.shape, r.shape
+    ((10, 16), (3, 16))
+    """
+    ends = np.linspace(0, 1, parts + 1)
+    q, r = np.zeros((terms, 4 * parts)), np.zeros((len(table.R_SINGLE[0]), 4 * parts))
+    for piece, (series, factor) in enumerate(zip(table.Q_SINGLE, table.R_SINGLE, strict=True)):
+        whole = Chebyshev(series, domain=[0, 1])
+        powers = Chebyshev(factor, domain=[0, 1]).convert(kind=Polynomial).coef
+        for part in range(parts):
+            coefficients = cheb2poly(Chebyshev.interpolate(whole, terms - 1, domain=ends[part : part + 2]).coef)
+            q[: len(coefficients), piece * parts + part] = coefficients
+            r[: len(powers), piece * parts + part] = powers
+    return q.astype(np.float32), r.astype(np.float32)
 
 
 def load(source: str) -> ctypes.CDLL | None:
@@ -61,82 +76,55 @@ def load(source: str) -> ctypes.CDLL | None:
     return None
 
 
-class Library(NamedTuple):
-    """The functions of the compiled libraries."""
-
-    location: Callable[..., int]
-    softmax: Callable[..., None]
-    labels: Callable[..., int]
-    moments: Callable[..., None]
-    head: Callable[..., None]
-    head_slopes: Callable[..., None]
-    tables: tuple[int, int]
-
-
 @cache
-def library() -> Library | None:
-    """The kernels of location.cpp, softmax.cpp and head.cpp; None unless all are there."""
+def library() -> Any:
+    """The functions of location.cpp, softmax.cpp and head.cpp by name; None unless all are there."""
     location, softmax, head = (load(f"_kernels/{name}") for name in ("location", "softmax", "head"))
-    if location is None or softmax is None or head is None:
+    if not (location and softmax and head):
         return None
-    q, r = partition(PARTS, TERMS)
-    return Library(
-        _typed(location.likely_location, "iqqqsPP", ctypes.c_int),
-        _typed(softmax.likely_softmax, "qqqs"),
-        _typed(softmax.likely_labels, "Pqqq", ctypes.c_int64),
-        _typed(head.likely_moments, "PqqiffPPPP"),
-        _typed(head.likely_head, "PqqqPPPP"),
-        _typed(head.likely_head_slopes, "PPqqqPPPPP"),
-        (q.ctypes.data, r.ctypes.data),  # cached by partition, and so never freed
+    return SimpleNamespace(
+        location=_typed(location.likely_location, "iqqqsPP", ctypes.c_int),
+        softmax=_typed(softmax.likely_softmax, "qqqs"),
+        labels=_typed(softmax.likely_labels, "Pqqq", ctypes.c_int64),
+        moments=_typed(head.likely_moments, "PqqiffPPPP"),
+        head=_typed(head.likely_head, "PqqqPPPP"),
+        head_slopes=_typed(head.likely_head_slopes, "PPqqqPPPPP"),
+        tables=[t.ctypes.data for t in partition(PARTS, TERMS)],  # cached by partition, and so never freed
     )
 
 
-def _typed(function: Any, arguments: str, result: type | None = None) -> Callable[..., Any]:
+def _typed(function: Any, arguments: str, result: type | None = None) -> Any:
     """A C function with the types of its arguments, by the letters of :mod:`struct`."""
     types = {"i": ctypes.c_int, "q": ctypes.c_int64, "f": ctypes.c_float, "s": ctypes.c_char_p, "P": ctypes.c_void_p}
     function.argtypes, function.restype = [types[letter] for letter in arguments], result
-    typed: Callable[..., Any] = function
-    return typed
+    return function
 
 
-def built() -> Library:
-    """The kernels, if they are known to exist."""
-    native = library()
-    assert native is not None
-    return native
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor()
-
-
+_threads = cache(ThreadPoolExecutor)
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
-def _workers(elements: int, unit: int = 1) -> int:
+def _workers(elements: int, unit: int) -> int:
     """The number of threads for a batch that can be divided at multiples of ``unit`` only."""
-    if elements < 2 * MIN_ELEMENTS_PER_THREAD:
-        return 1
     return max(1, min(torch.get_num_threads(), elements // max(MIN_ELEMENTS_PER_THREAD, unit)))
 
 
 def location(
-    job: Any, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None], losses: Tensor | None, upstream: Tensor | None
+    job: Any, tensors: Sequence[Any], slopes: Sequence[Tensor | None], losses: Tensor | None, upstream: Tensor | None
 ) -> Tensor:
     """The sum of the NLLs, each times the job's factor; NaN if a target is not such as the likelihood allows.
 
     All tensors are float32 and contiguous: prediction, target and raw parameters. ``slopes`` takes the gradients of
     all but the target, and ``losses`` every NLL, where they are given.
     """
-    native = built()
-    prediction, target, *raw = tensors
+    native = library()
+    prediction, target, scale, shape = (*tensors, None)[:4]
     d_prediction, *slopes = (*slopes, None)[:3]
-    layouts = (*job.layouts, ONE)[:2]
+    layouts = (*job.layouts, Layout())[:2]
     n, unit = prediction.numel(), math.lcm(layouts[0].inner, layouts[1].inner)
     workers = _workers(n, unit)
-    loss = prediction.new_empty(workers) if workers > 1 else prediction.new_empty(())
+    loss = prediction.new_empty(workers if workers > 1 else ())
     room = [_room(slope, layout, n, workers) for slope, layout in zip(slopes, layouts, strict=True)]
     packed = _LOCATION.pack(
         prediction.data_ptr(),
@@ -145,36 +133,33 @@ def location(
         _at(losses),
         _at(d_prediction),
         loss.data_ptr(),
-        raw[0].data_ptr(),
+        scale.data_ptr(),
         _at(room[0]),
         *layouts[0],
-        raw[1].data_ptr() if len(raw) > 1 else 0,
+        _at(shape),
         _at(room[1]),
         *layouts[1],
         n,
         job.factor,
         job.constant,
     )
-    if workers == 1:
-        return loss if native.location(job.kind, 0, n, 0, packed, *native.tables) else loss.fill_(math.nan)
     allowed = _in_threads(lambda *part: native.location(job.kind, *part, packed, *native.tables), n, unit, workers)
-    for slope, partial in zip(slopes, room, strict=True):
-        _add_up(partial, slope)
-    return loss.sum() if all(allowed) else loss.sum().fill_(math.nan)
+    loss = _add_up(loss, slopes, room)
+    return loss if all(allowed) else loss.fill_(math.nan)
 
 
 def softmax(job: Any, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Tensor:
     """The NLL of logits (rows, classes), summed or averaged over the labels that count; NaN if a label is no class."""
-    native = built()
+    native = library()
     logits, target, raw = tensors
-    target = target if target.dtype is torch.int64 else target.long()
+    target = target.long()
     d_logits, slope = slopes
     rows, classes = logits.shape
     counted = native.labels(target.data_ptr(), rows, classes, job.ignore_index)
     if counted < 0:
         return logits.new_full((), math.nan)
     workers = _workers(rows * classes, classes)
-    loss = logits.new_empty(workers) if workers > 1 else logits.new_empty(())
+    loss = logits.new_empty(workers if workers > 1 else ())
     room = _room(slope, job.layout, rows, workers)
     packed = _SOFTMAX.pack(
         logits.data_ptr(),
@@ -190,12 +175,8 @@ def softmax(job: Any, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]
         job.multiplier / max(counted, 1) if job.mean else job.multiplier,
         job.smoothing,
     )
-    if workers == 1:
-        native.softmax(0, rows, 0, packed)
-        return loss
     _in_threads(lambda *part: native.softmax(*part, packed), rows, 1, workers)
-    _add_up(room, slope)
-    return loss.sum()
+    return _add_up(loss, [slope], [room])
 
 
 def moments(
@@ -204,8 +185,8 @@ def moments(
     """Update the running statistics from x, and return the mean and standard deviation to standardise x by."""
     width = len(mean)
     result = mean.new_empty((6, width))
-    places = [t.data_ptr() for t in (mean, var, batches, result)]
-    built().moments(x.data_ptr(), x.numel() // width, width, learning, momentum, reach, *places)
+    places = map(_at, (mean, var, batches, result))
+    library().moments(x.data_ptr(), x.numel() // width, width, learning, momentum, reach, *places)
     return result
 
 
@@ -213,8 +194,8 @@ def head(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Ten
     """A linear layer's output for standardised features, shape (rows, outputs)."""
     outputs, width = weight.shape
     raw = features.new_empty((features.numel() // width, outputs))
-    places = [t.data_ptr() for t in (moments, weight, bias, raw)]
-    built().head(features.data_ptr(), len(raw), width, outputs, *places)
+    places = map(_at, (moments, weight, bias, raw))
+    library().head(features.data_ptr(), len(raw), width, outputs, *places)
     return raw
 
 
@@ -223,8 +204,8 @@ def head_slopes(
 ) -> None:
     """Write the gradients of features, weight and bias into those of ``slopes`` that are tensors."""
     outputs, width = weight.shape
-    places = [0 if t is None else t.data_ptr() for t in (moments, weight, *slopes)]
-    built().head_slopes(d_raw.data_ptr(), features.data_ptr(), len(d_raw), width, outputs, *places)
+    places = map(_at, (moments, weight, *slopes))
+    library().head_slopes(d_raw.data_ptr(), features.data_ptr(), len(d_raw), width, outputs, *places)
 
 
 def _at(tensor: Tensor | None) -> int:
@@ -238,13 +219,19 @@ def _room(slope: Tensor | None, layout: Layout, n: int, workers: int) -> Tensor 
     return slope.new_empty(workers, layout.numbers)
 
 
-def _add_up(room: Tensor | None, slope: Tensor | None) -> None:
+def _add_up(loss: Tensor, slopes: Sequence[Tensor | None], room: Sequence[Tensor | None]) -> Tensor:
     """Sum what threads wrote in places of their own."""
-    if slope is not None and room is not None and room is not slope:
-        torch.sum(room, 0, out=slope.view(-1))
+    if not loss.ndim:
+        return loss
+    for slope, places in zip(slopes, room, strict=True):
+        if slope is not None and places is not None and places is not slope:
+            torch.sum(places, 0, out=slope.view(-1))
+    return loss.sum()
 
 
 def _in_threads(run: Callable[[int, int, int], int | None], n: int, unit: int, workers: int) -> list[int | None]:
     """Run parts of n, each a multiple of ``unit``, in threads."""
+    if workers == 1:
+        return [run(0, n, 0)]
     ends = [n * k // workers // unit * unit for k in range(workers)] + [n]
     return list(_threads().map(run, ends[:-1], ends[1:], range(workers)))

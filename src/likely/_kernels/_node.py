@@ -71,10 +71,9 @@ def is_readable(tensor: Any, dtype: torch.dtype | None = torch.float32) -> bool:
     (True, False, False)
     """
     return (
-        type(tensor) in PLAIN_TYPES
+        is_plain_tensor(tensor)
         and (tensor.dtype is dtype if dtype else not tensor.is_complex())
         and tensor.is_contiguous()
-        and is_plain_tensor(tensor)
     )
 
 
@@ -117,13 +116,10 @@ def applies(*tensors: Any) -> bool:
     """Whether a kernel can compute these tensors: not empty, on one device, of a supported dtype, not transformed."""
     if torch.compiler.is_compiling() or not no_transform_active():
         return False
-    if not all(is_plain_tensor(t) and t.numel() for t in tensors):
-        return False
-    device = tensors[0].device
-    if any(t.device != device for t in tensors):
-        return False
-    dtypes = _ON_CUDA if device.type == "cuda" else (torch.float32,)
-    return all(t.dtype in dtypes for t in tensors) and available(tensors[0])
+    first = tensors[0]
+    dtypes = _ON_CUDA if is_plain_tensor(first) and first.is_cuda else (torch.float32,)
+    readable = (is_plain_tensor(t) and t.numel() and t.device == first.device and t.dtype in dtypes for t in tensors)
+    return all(readable) and available(first)
 
 
 @cache
@@ -145,10 +141,6 @@ class Head(NamedTuple):
     moments: Tensor
     shape: tuple[int, ...]
 
-    def values(self) -> Tensor:
-        """Compute the raw values by torch's operations, with gradient."""
-        return _head_by_torch(self.features, self.weight, self.bias, self.moments).reshape(self.shape)
-
 
 def head_applies(features: Any, weight: Tensor, bias: Tensor) -> bool:
     """Whether the kernel can compute a layer: few enough numbers, in float32, contiguous, on one device."""
@@ -164,7 +156,7 @@ def head_applies(features: Any, weight: Tensor, bias: Tensor) -> bool:
 @cache
 def unit_moments(width: int) -> Tensor:
     """Moments that leave features unchanged. On CUDA they are not read."""
-    return torch.stack([torch.zeros(width), torch.ones(width), torch.full((width,), torch.inf)])
+    return torch.tensor([[0.0], [1.0], [torch.inf]]).repeat(1, width)
 
 
 def _head_by_torch(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:
@@ -178,9 +170,8 @@ def _head_by_torch(features: Tensor, weight: Tensor, bias: Tensor, moments: Tens
 
 def _head_by_kernel(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:
     """The same numbers, without a graph."""
-    if features.is_cuda:
-        return torch.addmm(bias, features.view(-1, features.shape[-1]), weight.t())
-    return _native.head(features, weight, bias, moments)
+    by = _head_by_torch if features.is_cuda else _native.head
+    return by(features, weight, bias, moments)
 
 
 def _write_head_slopes(head: Sequence[Tensor], d_raw: Tensor, slopes: Slopes) -> None:
@@ -240,7 +231,7 @@ class _Reduced(torch.autograd.Function):
         if slopes is None:  # retain_graph: the first backward pass has used them
             _, slopes, ctx.factor = _run(ctx.job, ctx.moments, ctx.saved_tensors, needs)
         grad = grad if ctx.factor is None else grad * ctx.factor
-        return None, None, *_with_target(multiplied(slopes, grad), needs)
+        return None, None, *with_target(multiplied(slopes, grad), needs)
 
 
 class _PerElement(torch.autograd.Function):
@@ -260,7 +251,7 @@ class _PerElement(torch.autograd.Function):
                 return None, *differentiable_slopes(ctx.job.plain(*tensors), tensors, grad, again)
         slopes = _room(tensors, needs)
         ctx.job.each_slopes(tensors, ctx.kept, grad.contiguous(), slopes)
-        return None, *_with_target(slopes, needs)
+        return None, *with_target(slopes, needs)
 
 
 def _room(tensors: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor | None]:
@@ -269,7 +260,7 @@ def _room(tensors: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor | Non
     return [torch.empty_like(t) if n else None for t, n in zip((tensors[0], *tensors[2:]), needs, strict=True)]
 
 
-def _with_target(slopes: Slopes, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
+def with_target(slopes: Slopes, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
     first, *rest = slopes
     return first, -first if needs[1] and first is not None else None, *rest
 
@@ -324,27 +315,20 @@ def multiplied(slopes: Slopes, grad: Tensor) -> list[Tensor | None]:
         if grad.item() != 1:
             for slope in present:
                 slope.mul_(grad)
-    elif max((s.numel() for s in present), default=0) > _RESCALE_KERNEL_ELEMENTS:
-        triton_kernels("reduce").rescale_(present, grad)
+    elif any(s.numel() > _RESCALE_KERNEL_ELEMENTS for s in present):
+        for slope in present:
+            triton_kernels("reduce").rescale_(slope, grad)
     elif present:
         torch._foreach_mul_(present, grad)
     return list(slopes)
 
 
-def register(
-    schema: str, kernel: Kernel, fake: Kernel, *, remember: Kernel | None = None, backward: Kernel | None = None
-) -> Kernel:
-    """The operator ``likely::NAME`` of a schema, on the CPU and on CUDA.
-
-    ``fake`` tells what it returns of tensors without values; ``backward`` and ``remember``, which prepares it, make it
-    differentiable.
-    """
+def register(schema: str, kernel: Kernel, fake: Kernel) -> Kernel:
+    """The operator ``likely::NAME`` of a schema; ``fake`` tells what it returns of tensors without values."""
     name = schema.partition("(")[0]
     LIBRARY.define(schema)
     for device in ("CPU", "CUDA"):
         LIBRARY.impl(name, kernel, device)
     torch.library.register_fake(f"likely::{name}", fake, lib=LIBRARY)
-    if remember and backward:
-        torch.library.register_autograd(f"likely::{name}", backward, setup_context=remember, lib=LIBRARY)
     registered: Kernel = getattr(torch.ops.likely, name)
     return registered

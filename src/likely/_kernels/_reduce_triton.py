@@ -2,7 +2,6 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined"
 """Sums over the programs of a kernel, and products of gradients with a factor, in one launch each."""
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
@@ -30,22 +29,13 @@ def _add_up_kernel(losses, counts, slopes, loss, factor, slope, n, BLOCK: tl.con
 
 
 @triton.jit
-def _scale_by(values, by, n, WIDE: tl.constexpr, BLOCK: tl.constexpr):
-    for block in range(tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0)):
-        index = (block.to(tl.int64) if WIDE else block) * BLOCK + tl.arange(0, BLOCK)
-        mask = index < n
-        tl.store(values + index, tl.load(values + index, mask).to(tl.float32) * by, mask)
-
-
-@triton.jit
-def _rescale_kernel(first, second, third, factor, n0, n1, n2, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def _rescale_kernel(values, factor, n, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     by = tl.load(factor).to(tl.float32)
     if by != 1.0:
-        _scale_by(first, by, n0, WIDE, BLOCK)
-        if second is not None:
-            _scale_by(second, by, n1, WIDE, BLOCK)
-        if third is not None:
-            _scale_by(third, by, n2, WIDE, BLOCK)
+        for block in range(tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0)):
+            index = (block.to(tl.int64) if WIDE else block) * BLOCK + tl.arange(0, BLOCK)
+            mask = index < n
+            tl.store(values + index, tl.load(values + index, mask).to(tl.float32) * by, mask)
 
 
 @cache
@@ -76,18 +66,9 @@ def add_up(
     return loss, factor
 
 
-def rescale_(values: Sequence[Tensor], factor: Tensor) -> None:
-    for part in (values[k : k + 3] for k in range(0, len(values), 3)):
-        sizes = [v.numel() for v in part]
-        programs = min(
-            triton.cdiv(max(sizes), BLOCK), 4 * cores(factor.device)
-        )  # few, because most programs end at once: the factor is usually one
-        with torch.cuda.device_of(factor):
-            _rescale_kernel[(programs,)](
-                *[*part, None, None][:3],
-                factor,
-                *[*sizes, 0, 0][:3],
-                WIDE=max(sizes) > 2**31 - BLOCK,
-                BLOCK=BLOCK,
-                num_warps=WARPS,
-            )
+def rescale_(values: Tensor, factor: Tensor) -> None:
+    """Multiply in place; without a pass over memory where the factor is one."""
+    n = values.numel()
+    programs = min(triton.cdiv(n, BLOCK), 4 * cores(factor.device))  # few: most end at once, at a factor of one
+    with on_device(factor):
+        _rescale_kernel[(programs,)](values, factor, n, WIDE=n > 2**31 - BLOCK, BLOCK=BLOCK, num_warps=WARPS)

@@ -15,7 +15,15 @@ from torch import Tensor
 from likely._kernels import _native
 from likely._kernels._location import PLAIN, in_half
 from likely._kernels._native import Layout
-from likely._kernels._node import Kernel, Plain, Slopes, fused_loss, fused_losses, register, triton_kernels
+from likely._kernels._node import (
+    Plain,
+    Slopes,
+    fused_loss,
+    fused_losses,
+    multiplied,
+    register,
+    triton_kernels,
+)
 
 
 class Softmax(NamedTuple):
@@ -48,25 +56,26 @@ class SoftmaxRows(NamedTuple):
         """The same loss of the same tensors, an operation at a time."""
         options = {"ignore_index": self.ignore_index, "label_smoothing": self.smoothing}
         nll = PLAIN["softmax"](logits, target, temperature, **options)
-        return nll.sum() * self._factor(nll, target) if self.reduced else nll
-
-    def _factor(self, like: Tensor, target: Tensor) -> Tensor:
-        return row_weight(target, self.ignore_index, self.mean, torch.promote_types(like.dtype, torch.float32))
+        return nll.sum() * row_weight(nll, target, self.ignore_index, self.mean) if self.reduced else nll
 
     def run(self, tensors: Sequence[Tensor], slopes: Slopes) -> tuple[Tensor, None]:
         """Return the loss; write the gradients."""
         logits, target, temperature = tensors
-        rows = (*tensors, self.ignore_index, self.smoothing, self._factor(logits, target))
-        loss, slope = _summed(*rows, slopes[0])
+        factor = row_weight(logits, target, self.ignore_index, self.mean)
+        loss, slope = _summed(*tensors, self.ignore_index, self.smoothing, factor, slopes[0])
         if slopes[1] is not None:
             slopes[1].copy_(gathered(slope, temperature))
         return loss, None
 
     def each(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """Return the NLL of every row, zero where its label is ignored."""
-        run: Kernel = triton_kernels("softmax").softmax_each if tensors[0].is_cuda else by_torch
-        losses, *kept = run(*tensors, self.ignore_index, self.smoothing)
-        return losses, kept
+        rows: Any = (*tensors, self.ignore_index, self.smoothing)
+        if not tensors[0].is_cuda:
+            losses, *kept = by_torch(*rows)
+            return losses, kept
+        norm = tensors[0].new_empty(len(tensors[0]), dtype=torch.float32)
+        losses, slope = triton_kernels("softmax").softmax_rows(*rows, None, norm, None)
+        return losses, (norm, slope)
 
     def each_slopes(self, tensors: Sequence[Tensor], kept: Sequence[Tensor], upstream: Tensor, slopes: Slopes) -> None:
         """Write the gradients of NLLs that are multiplied by ``upstream``."""
@@ -76,7 +85,7 @@ class SoftmaxRows(NamedTuple):
             d_logits.copy_(d_unit[0] * upstream.unsqueeze(1))
         elif d_logits is not None:
             rows = (*tensors, self.ignore_index, self.smoothing)
-            triton_kernels("softmax").softmax_slopes(*rows, norm, upstream, d_logits)
+            triton_kernels("softmax").softmax_rows(*rows, upstream, norm, d_logits, forward=False)
         if d_temperature is not None:
             d_temperature.copy_(gathered(slope * upstream, tensors[2]))
 
@@ -94,11 +103,12 @@ def softmax_nll(
     losses = fused_losses(job, logits, target, temperature)
     if reduction == "none":
         return losses
-    return losses.sum() * row_weight(target, ignore_index, job.mean, losses.dtype)
+    return losses.sum() * row_weight(losses, target, ignore_index, job.mean)
 
 
-def row_weight(target: Tensor, ignore_index: int, mean: bool, dtype: torch.dtype = torch.float32) -> Tensor:
+def row_weight(like: Tensor, target: Tensor, ignore_index: int, mean: bool) -> Tensor:
     """The factor of every row's NLL: one over the number of rows that count, or one."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
     if not mean:
         return torch.ones((), device=target.device, dtype=dtype)
     counted: Tensor = target != ignore_index
@@ -128,8 +138,8 @@ def _summed(*arguments: Any) -> tuple[Tensor, Tensor]:
     """The sum of the NLLs times a factor, and every row's slope in the temperature; writes the logits' gradient."""
     *rows, factor, d_logits = arguments
     if rows[0].is_cuda:
-        loss, slope = triton_kernels("softmax").softmax_sum(*arguments)
-        return loss, slope
+        losses, slope = triton_kernels("softmax").softmax_rows(*rows, factor, None, d_logits)
+        return losses.sum(), slope
     nll, _, slope, d_unit = by_torch(*rows)
     if d_logits is not None:
         d_logits.copy_(d_unit * factor)
@@ -153,7 +163,8 @@ def _fake_sum(*arguments: Any) -> tuple[Tensor, Tensor]:
     return logits.new_empty((), dtype=wide), torch.empty_like(temperature)
 
 
-_softmax_sum_ = register(
+# The sum of the NLLs and the temperature's slope; the logits' gradient takes their place if it is wanted.
+softmax_sum_ = register(
     "softmax_sum_(Tensor(a!) logits, Tensor target, Tensor temperature, int ignore_index, float smoothing, "
     "Tensor factor, bool learning) -> (Tensor, Tensor)",
     _sum_in_place,
@@ -161,8 +172,66 @@ _softmax_sum_ = register(
 )
 
 
-def softmax_sum_(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """The sum of the NLLs and the temperature's slope; the logits' gradient takes their place if it is wanted."""
-    run = _softmax_sum_ if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() else _sum_in_place
-    loss, slope = run(*arguments)
-    return loss, slope
+def linear_softmax_nll(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    temperature: Tensor,
+    *,
+    ignore_index: int,
+    smoothing: float,
+    reduction: str,
+    chunk: int,
+) -> Tensor:
+    """The softmax NLL of a linear layer in chunks of rows, so that not all logits exist at once."""
+    factor = row_weight(hidden, target, ignore_index, reduction == "mean")
+    with torch.autocast(hidden.device.type, enabled=False):
+        total: Tensor = _LinearSoftmax.apply(
+            hidden, weight, bias, target, temperature, ignore_index, smoothing, factor, chunk
+        )
+    return total
+
+
+class _LinearSoftmax(torch.autograd.Function):
+    """The sum over rows of weighted NLLs; gradients are computed chunk by chunk in the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        hidden, weight, bias, target, temperature, ignore_index, smoothing, factor, chunk = inputs
+        learning = any(ctx.needs_input_grad)
+        ctx.slopes = [
+            torch.zeros_like(t) if wanted else None for t, wanted in zip(inputs[:5], ctx.needs_input_grad, strict=False)
+        ]
+        d_hidden, d_weight, d_bias, _, d_temperature = ctx.slopes
+        total = torch.zeros_like(factor)
+        # In float16 one row's share of a mean is too small: the factor is applied in the backward pass.
+        later = factor if hidden.dtype == torch.float16 else torch.ones_like(factor)
+        factor = factor / later
+        for start in range(0, len(hidden), chunk):
+            rows = slice(start, start + chunk)
+            divisor = temperature if temperature.numel() == 1 else temperature[rows]
+            logits = hidden[rows] @ weight.T if bias is None else torch.addmm(bias, hidden[rows], weight.T)
+            options = (target[rows], divisor, ignore_index, smoothing, factor)
+            loss, slope = softmax_sum_(logits, *options, learning)  # logits hold their gradient now, if it is wanted
+            total += loss
+            if d_hidden is not None:
+                torch.mm(logits, weight, out=d_hidden[rows])
+            if d_weight is not None:
+                d_weight.addmm_(logits.T, hidden[rows])
+            if d_bias is not None:
+                d_bias += logits.sum(0)
+            if d_temperature is not None:
+                (d_temperature if temperature.numel() == 1 else d_temperature[rows]).add_(slope)
+        ctx.later = later
+        return total * later
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.slopes is None or torch.is_grad_enabled():
+            raise RuntimeError(
+                "linear_softmax_nll keeps no graph: call backward once only, or compute the logits and call "
+                "softmax_nll, to keep the graph or to differentiate again"
+            )
+        slopes, ctx.slopes = ctx.slopes, None
+        return *multiplied(slopes, grad * ctx.later), None, None, None, None

@@ -6,7 +6,6 @@ A row is read twice, the second time mostly from the cache, which holds all rows
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import triton
@@ -62,28 +61,30 @@ def _softmax_kernel(
     logits,
     target,
     temperature,
-    factor,
-    upstream,
+    weights,
     norms,
     losses,
     d_logits,
     d_temperature,
     classes,
     stride,
+    temperature_stride,
+    weight_stride,
     out_stride,
     ignore_index,
     SMOOTHING: tl.constexpr,
-    PER_ROW: tl.constexpr,
-    FORWARD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    """Compute a row's loss and slopes times its weight; without ``losses`` only slopes, from the norm of before."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     label = tl.load(target + row)
-    cold = 1.0 / tl.load(temperature + row if PER_ROW else temperature).to(tl.float32)
-    weight = tl.load(factor).to(tl.float32) if upstream is None else tl.load(upstream + row).to(tl.float32)
+    cold = 1.0 / tl.load(temperature + row * temperature_stride).to(tl.float32)
+    weight = 1.0
+    if weights is not None:
+        weight = tl.load(weights + row * weight_stride).to(tl.float32)
     if label == ignore_index:
-        if FORWARD:
+        if losses is not None:
             tl.store(losses + row, 0.0)
             tl.store(d_temperature + row, 0.0)
             if norms is not None:
@@ -94,7 +95,7 @@ def _softmax_kernel(
                 index = start + tl.arange(0, BLOCK)
                 tl.store(d_logits + index, tl.zeros([BLOCK], tl.float32), index < classes)
     else:
-        if FORWARD:
+        if losses is not None:
             inside = (label >= 0) & (label < classes)  # other labels would read outside the row
             u = tl.load(logits + label, inside, other=float("nan")).to(tl.float32) * cold
             norm, mean, plain, finite = _sums(logits, classes, cold, SMOOTHING, BLOCK)
@@ -103,80 +104,57 @@ def _softmax_kernel(
             if SMOOTHING > 0:
                 nll -= SMOOTHING * plain / classes
                 slope += SMOOTHING * finite / classes
+            tl.store(losses + row, weight * nll)
+            tl.store(d_temperature + row, weight * slope * cold)
             if norms is not None:
                 tl.store(norms + row, norm)
-                tl.store(losses + row, nll)
-                tl.store(d_temperature + row, slope * cold)
-            else:
-                tl.store(losses + row, weight * nll)
-                tl.store(d_temperature + row, weight * slope * cold)
         else:
             norm = tl.load(norms + row)
         if d_logits is not None:
             _write_slopes(logits, d_logits + row * out_stride, classes, label, cold, norm, weight, SMOOTHING, BLOCK)
 
 
-def _launch(
+def softmax_rows(
     logits: Tensor,
     target: Tensor,
     temperature: Tensor,
     ignore_index: int,
     smoothing: float,
+    weights: Tensor | None,
+    norms: Tensor | None,
+    d_logits: Tensor | None,
     *,
-    factor: Tensor | None = None,
-    upstream: Tensor | None = None,
-    norms: Tensor | None = None,
-    losses: Tensor | None = None,
-    d_logits: Tensor | None = None,
-    d_temperature: Tensor | None = None,
-) -> None:
+    forward: bool = True,
+) -> list[Tensor | None]:
+    """Return every row's loss and its slope in the temperature, times one weight or one per row.
+
+    Norms and the gradient of the logits are written where they are given; without ``forward`` only the latter, from
+    norms that are known.
+    """
     rows, classes = logits.shape
+    losses, slope = (logits.new_empty(rows, dtype=torch.float32) if forward else None for _ in range(2))
     block = min(BLOCK, triton.next_power_of_2(classes))
-    with torch.cuda.device_of(logits):
+    with on_device(logits):
         _softmax_kernel[(rows,)](
             logits,
             target,
             temperature,
-            target if factor is None else factor,
-            upstream,
+            weights,
             norms,
             losses,
             d_logits,
-            d_temperature,
+            slope,
             classes,
             logits.stride(0),
+            int(temperature.numel() > 1),
+            int(weights is not None and weights.numel() > 1),
             0 if d_logits is None else d_logits.stride(0),
             ignore_index,
             SMOOTHING=smoothing,
-            PER_ROW=temperature.numel() > 1,
-            FORWARD=losses is not None,
             BLOCK=block,
             num_warps=max(1, min(WARPS, block // 256)),
         )
-
-
-def _rows(logits: Tensor) -> Tensor:
-    return logits.new_empty(len(logits), dtype=torch.float32)
-
-
-def softmax_sum(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """Return the sum of the NLLs times a factor, and every row's slope in the temperature; write into d_logits."""
-    *rows, factor, d_logits = arguments
-    losses, slope = _rows(rows[0]), _rows(rows[0])
-    _launch(*rows, factor=factor, losses=losses, d_logits=d_logits, d_temperature=slope)
-    return losses.sum(), slope
-
-
-def softmax_each(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
-    losses, norms, slope = (_rows(rows[0]) for _ in range(3))
-    unit_factor = torch.ones((), device=rows[0].device)
-    _launch(*rows, factor=unit_factor, norms=norms, losses=losses, d_temperature=slope)
-    return losses, norms, slope
-
-
-def softmax_slopes(*arguments: Any) -> None:
-    *rows, norm, upstream, d_logits = arguments
-    _launch(*rows, upstream=upstream, norms=norm, d_logits=d_logits)
+    return [losses, slope]
 
 
 @triton.jit
@@ -188,7 +166,6 @@ def _few_kernel(
     d_temperature,
     loss_sums,
     kept_sums,
-    slope_sums,
     rows,
     classes,
     ignored,
@@ -198,7 +175,6 @@ def _few_kernel(
     multiplier,
     CONSTRAINT: tl.constexpr,
     TEMPERATURES: tl.constexpr,
-    MEAN: tl.constexpr,
     ALONE: tl.constexpr,
     ROWS: tl.constexpr,
     CLASSES: tl.constexpr,
@@ -237,18 +213,19 @@ def _few_kernel(
         if d_logits is not None:
             weight = tl.where(valid, cold * multiplier, 0.0)
             tl.store(d_logits + place, (p - label) * weight[:, None], mask)
-        if d_temperature is not None:
+        if d_temperature is not None and TEMPERATURES:
             tl.store(d_temperature + row, slope, inside)
-    count = tl.maximum(tl.sum(counted), 1.0) if ALONE else tl.sum(counted)
     loss = tl.sum(total)
-    if ALONE and MEAN:
-        loss /= count
-        count = 1.0 / count
-    tl.store(loss_sums + program, loss)
     if kept_sums is not None:
+        count = tl.sum(counted)
+        if ALONE:
+            count = tl.maximum(count, 1.0)
+            loss /= count
+            count = 1.0 / count
         tl.store(kept_sums + program, count)
-    if slope_sums is not None:
-        tl.store(slope_sums + program, tl.sum(slopes))
+    tl.store(loss_sums + program, loss)
+    if d_temperature is not None and not TEMPERATURES:
+        tl.store(d_temperature + program, tl.sum(slopes))
 
 
 def softmax_of_few_classes(
@@ -260,23 +237,22 @@ def softmax_of_few_classes(
     wide = triton.next_power_of_2(classes)
     alone = rows * wide <= 1 << 14  # a single program for few rows, whose sums are final
     height = max(1, (4096 if alone else 1024) // wide)
-    blocks = triton.cdiv(rows, height)
-    programs = 1 if alone else min(blocks, 16 * cores(logits.device))
+    programs = 1 if alone else min(triton.cdiv(rows, height), 16 * cores(logits.device))
     room = () if alone else (programs,)
     loss, counts = logits.new_empty(room), logits.new_empty(room) if job.mean else None
     shared = job.layout.numbers == 1
-    slope = slopes[1]
-    sums = None if slope is None or not shared else slope if alone else logits.new_empty(room)
+    d_logits, slope = slopes
+    # Of a single temperature, the sums of each program.
+    sums = logits.new_empty(room) if shared and slope is not None and not alone else None
     with on_device(logits):
         _few_kernel[(programs,)](
             logits,
             target.long(),
             raw,
-            slopes[0],
-            None if shared else slope,
+            d_logits,
+            slope if sums is None else sums,
             loss,
             counts,
-            sums,
             rows,
             classes,
             job.ignore_index,
@@ -286,7 +262,6 @@ def softmax_of_few_classes(
             job.multiplier,
             CONSTRAINT=job.layout.constraint,
             TEMPERATURES=not shared,
-            MEAN=job.mean,
             ALONE=alone,
             ROWS=height,
             CLASSES=wide,

@@ -9,10 +9,10 @@ rows in memory. One argument is the table, the others name its columns.
 :class:`Running` takes blocks one after another, and the objects of several processes can be merged.
 """
 
+from likely.metrics._bins import *
+from likely.metrics._blocks import *
 from likely.metrics._refinement import *
-from likely.metrics._running import *
 from likely.metrics._scores import *
-from likely.metrics._smooth import *
 from likely.metrics.classification import *
 from likely.metrics.regression import *
 

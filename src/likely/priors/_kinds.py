@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from likely.constraints import Interval
 from likely.functional import laplace_nll, normal_nll
 from likely.parameters import Global
-from likely.priors._base import Prior
-from likely.priors._select import Which
+from likely.priors._base import Prior, Which
 
 _SHARE = Interval(1e-4, 1 - 1e-4)  # its logarithms, and their slopes, stay finite
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely.row_store._memory import Pair
+from likely.row_store._rule import Pair
 
 CHUNK_BYTES = 2**24  # read at once, where all rows are read
 _WORDS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}

@@ -1,6 +1,7 @@
-"""The row-wise optimizers, in one place for all stores."""
+"""Rows in memory, and the row-wise optimizers, in one place for all stores."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,6 +9,33 @@ from torch import Tensor
 from likely._validation import check_not_negative, check_positive
 
 OPTIMIZERS = ("rmsprop", "adagrad", "sgd")
+
+
+class Pair(NamedTuple):
+    """Rows and their running mean squares; with SGD the second is empty."""
+
+    rows: Tensor
+    mean_square: Tensor
+
+
+class Memory(Pair):
+    """A tensor of all rows and one of their mean squares."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where rows are read, moved and written."""
+        return self.rows.device
+
+    def read(self, index: Tensor) -> Pair:
+        """Gather the rows of ``index``."""
+        state = self.mean_square.index_select(0, index) if len(self.mean_square) else self.mean_square
+        return Pair(self.rows.index_select(0, index), state)
+
+    def write(self, index: Tensor, new: Pair) -> None:
+        """Scatter rows; the rows of an index that occurs twice must be equal."""
+        self.rows.index_copy_(0, index, new.rows)
+        if len(self.mean_square):
+            self.mean_square.index_copy_(0, index, new.mean_square.to(self.mean_square.dtype))
 
 
 @dataclass

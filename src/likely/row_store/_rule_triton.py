@@ -9,8 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from likely.row_store._memory import Pair
-from likely.row_store._rule import Rule
+from likely.row_store._rule import Pair, Rule
 
 RMSPROP, ADAGRAD, SGD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 MAX_COLUMNS, MAX_PLACES, TILE = 1024, 32, 1024  # per block of gradients, and the most values in one

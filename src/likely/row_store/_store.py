@@ -1,25 +1,33 @@
-"""A table whose rows are updated during the backward pass, in memory or in a file."""
+"""A table whose rows are updated during the backward pass, in memory or in a file.
 
+A step is taken in place by a kernel where there is one, else by the rule's formulas.
+"""
+
+import ctypes
 import glob
+import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from likely._kernels import _native, applies
 from likely._validation import check_index, may_look, transformed
 from likely.row_store._file import File
-from likely.row_store._memory import Memory, Pair
 from likely.row_store._processes import Shard, gathered, processes
-from likely.row_store._rule import Rule
-from likely.row_store._step import move, rounded, step
+from likely.row_store._rule import Memory, Pair, Rule
 
 CHUNK_VALUES = 2**22  # read at once, where all rows are read
 # A step reads and writes rows, so a second thread must wait; one lock for all tables, since locks cannot be pickled.
 _STEP_LOCK = threading.Lock()
+_NO_MEMORY, _NO_ROW = 1, 2  # errors that rule.cpp returns
+# 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9 and 0x94D049BB133111EB, as signed numbers of 64 bits
+_GOLDEN, _FIRST, _SECOND = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 class RowStore(nn.Module):
@@ -260,3 +268,97 @@ def _common_row(rows: Tensor) -> Tensor:
     if len(rows) > 1 and rows.stride(0) != 0:
         raise ValueError("the rows of a table in a file must start equal: pass row.expand(n, *row.shape)")
     return rows[0] if len(rows) else rows.new_zeros(rows.shape[1:])
+
+
+def move(rule: Rule, index: Tensor, table: Pair, grad: Tensor) -> bool:
+    """Move the rows of ``index`` in place if there is a kernel for it; return whether there is."""
+    kernel = _kernel(grad) if table.rows.dtype == grad.dtype and table.rows.is_contiguous() else None
+    if kernel:
+        kernel(rule, index, grad, table)
+    return kernel is not None
+
+
+def step(rule: Rule, index: Tensor, old: Pair, grad: Tensor) -> Pair:
+    """Return rows gathered by ``index`` after a step; ``old`` is overwritten, and equal indices have equal rows."""
+    first = first_places(index)
+    gathered = Pair(*(tensor.to(grad.dtype) for tensor in old))
+    if move(rule, first, gathered, grad):
+        return Pair(*(t.index_select(0, first) if len(t) else t for t in gathered))
+    return Pair(*rule(*gathered, summed(first, grad)))
+
+
+def first_places(index: Tensor) -> Tensor:
+    """Return the first place of the batch with the same index, for each place.
+
+    Sorting instead of ``unique`` keeps the shapes fixed, so that the host need not wait for a GPU.
+    """
+    ordered, order = index.sort(stable=True)
+    return order[torch.searchsorted(ordered, index)]
+
+
+def summed(first: Tensor, grad: Tensor) -> Tensor:
+    """Return the gradients with those of the same first place added up, in each of their places."""
+    return torch.zeros_like(grad).index_add_(0, first, grad).index_select(0, first)
+
+
+def _kernel(grad: Tensor) -> Callable[[Rule, Tensor, Tensor, Pair], None] | None:
+    if grad.dtype != torch.float32 or not applies(grad):
+        return None
+    if not grad.is_cuda:
+        return _move_by_library if library() else None
+    from likely.row_store._rule_triton import move as move_by_triton  # where Triton is installed
+
+    return move_by_triton
+
+
+class _Rule(ctypes.Structure):
+    _fields_ = (
+        ("optimizer", ctypes.c_int64),
+        *((name, ctypes.c_double) for name in ("lr", "new_weight", "eps", "clip", "weight_decay")),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Return the library for this processor, or None."""
+    native = _native.load("row_store/rule")
+    if native:
+        native.likely_move_rows.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 5 + [ctypes.c_int64]
+    return native
+
+
+def _move_by_library(rule: Rule, index: Tensor, grad: Tensor, table: Pair) -> None:
+    native = library()
+    assert native is not None
+    index, grad = index.contiguous(), grad.contiguous()
+    clip = math.inf if rule.clip is None else rule.clip
+    options = _Rule(rule.number, rule.lr, 1 - rule.decay, rule.eps, clip, rule.weight_decay)
+    pointers = (t.data_ptr() for t in (index, grad, *table))
+    n = len(table.rows)
+    missing = native.likely_move_rows(len(index), grad[0].numel(), *pointers, ctypes.byref(options), n)
+    if missing == _NO_MEMORY:
+        raise MemoryError(f"no memory for a step of {len(index)} rows")
+    if missing == _NO_ROW:
+        raise IndexError(f"an index lies outside the {n} rows of a table: Data(n) too small?")
+
+
+def rounded(rows: Tensor, dtype: torch.dtype, index: Tensor, step: Tensor) -> Tensor:
+    """Return the rows in ``dtype``, for bfloat16 by stochastic rounding, whose mean is the exact value.
+
+    So steps smaller than half a unit of bfloat16 are not lost. The random bits depend on the numbers of the row and of
+    the step, not on a generator: copies of a table in several processes, or its parts, then round equally, and a row
+    that is in a batch twice is rounded in the same way twice.
+    """
+    if dtype != torch.bfloat16:
+        return rows.to(dtype)
+    bits = rows.float().view(torch.int32) + _noise(rows, index, step)
+    return (bits & -65536).view(torch.float32).to(dtype)
+
+
+def _noise(rows: Tensor, index: Tensor, step: Tensor) -> Tensor:
+    """Return a uniform number of 16 bits per element: splitmix64 of its position and of the step."""
+    size = rows[0].numel()
+    x = index[:, None] * size + (torch.arange(size, device=index.device) + step * _GOLDEN)
+    x = (x ^ (x >> 30)) * _FIRST
+    x = (x ^ (x >> 27)) * _SECOND
+    return ((x >> 31) & 0xFFFF).int().view_as(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,10 +13,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from likely._rows.checks import all_or_nothing
 from likely._rows.sources import by_blocks
 from likely._typing import Array
-from likely.tabular._importance import Sample
-from likely.tabular._pool import pool_classes
+from likely.tabular._importance import sample_rows
 from likely.tabular._predictions import ProbabilityClassifier, odds_against
-from likely.tabular._stack import fit_stack
+from likely.tabular._stack import fit_stack, pool_classes
 from likely.tabular._table_estimator import TableEstimator, read_weight
 
 
@@ -123,7 +123,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
         target = np.eye(len(self.classes_))[labels[order]]
         encoded = target[:, 1:] if len(self.classes_) == 2 else target  # one of two classes determines the other
         self.encoders_, task = self._task(X, plain, encoded, weight[order], folds, order, seed)
-        task = task.having(target, "softmax")
+        task = replace(task, target=target, link="softmax")
         self.stack_ = fit_stack(task, self._plan(task.table.smooth[0].shape[1], len(self.classes_)))
         self.pool_ = pool_classes(self.stack_.out_of_fold, target, weight[order])
         proba = np.empty((len(y), len(self.classes_)))
@@ -132,7 +132,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
         if len(unweighted):
             proba[unweighted] = self.predict_proba(X)[unweighted]
         self.out_of_fold_, self.outlier_scores_ = proba, odds_against(proba, labels)
-        self._sample = Sample.draw(X, order)
+        self._sample = sample_rows(X, order)
         self.summary_ = {
             "rows": len(y),
             "folds": task.n_folds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing, check_scalar
@@ -16,16 +16,9 @@ from likely._typing import Array, Index
 SAMPLE_ROWS = 500  # about the size of the sample
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A sample of the training rows."""
-
-    X: Any
-
-    @classmethod
-    def draw(cls, X: Any, order: Index) -> Self:
-        """Draw a regular sample of about 500 rows."""
-        return cls(_safe_indexing(X, np.sort(order[:: -(-len(order) // SAMPLE_ROWS)])))
+def sample_rows(X: Any, order: Index) -> Any:
+    """Return a regular sample of about 500 rows."""
+    return _safe_indexing(X, np.sort(order[:: -(-len(order) // SAMPLE_ROWS)]))
 
 
 @dataclass(frozen=True)
@@ -71,7 +64,7 @@ def importances(estimator: Any, X: Any, n_repeats: int) -> Importances:
     """Shuffle one column after the other, and measure how much the predictions change."""
     check_is_fitted(estimator)
     check_scalar(n_repeats, "n_repeats", Integral, min_val=1)
-    X = estimator._sample.X if X is None else estimator._checked(X)
+    X = estimator._sample if X is None else estimator._checked(X)
     names = [str(name) for name in X.columns] if is_frame(X) else [f"x{position}" for position in range(X.shape[1])]
     location, log_scale = estimator._location_and_log_scale(X)
     spread = np.sqrt(np.mean(np.square(location - location.mean(0)))) or 1.0

@@ -2,38 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 from torch.distributions import Distribution
 
 from likely._rows.checks import all_or_nothing
 from likely._rows.sources import by_blocks, refuse_blocks
-from likely._typing import Array
+from likely._typing import Array, Index
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
 from likely.tabular._encoders import Encoders
-from likely.tabular._importance import Sample
-from likely.tabular._predictions import DistributionRegressor
-from likely.tabular._sample import read_sample
+from likely.tabular._importance import sample_rows
+from likely.tabular._predictions import DistributionRegressor, read_sample
 from likely.tabular._table_estimator import TableEstimator, read_weight
 from likely.tabular.targets.choice import NAMED, choose
 from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
-from likely.tabular.targets.distributions import Several
-from likely.tabular.targets.forecasts import (
-    Forecast,
-    conformities_of,
-    deviations_of,
-    intervals_of,
-    means_of,
-    nlls_of,
-    reach_of,
-)
+from likely.tabular.targets.links import Several
 
-Outcome = tuple[Encoders, ContinuousTarget | CountTarget]
+Target = ContinuousTarget | CountTarget
+Outcome = tuple[Encoders, Target]
+
+
+class Forecast(NamedTuple):
+    """The predicted distribution of one target: its model, and the parameters of each row."""
+
+    model: Target
+    parameters: dict[str, Array]
+
+    @property
+    def distribution(self) -> Distribution:
+        """The distribution of each row's target."""
+        return self.model.distribution(**self.parameters)
+
+    def select(self, rows: Index) -> Forecast:
+        """Return the forecast of some of the rows."""
+        return Forecast(self.model, {name: values[rows] for name, values in self.parameters.items()})
+
+    def mean(self) -> Array:
+        """Return the mean of each row's target."""
+        return self.model.mean(**self.parameters)
+
+    def deviation(self) -> Array:
+        """Return the standard deviation, or half the central 68% interval where it does not exist."""
+        distribution = self.distribution
+        try:
+            deviation = np.asarray(distribution.stddev)
+        except NotImplementedError:
+            deviation = np.full(distribution.batch_shape, np.nan)
+        valid = np.isfinite(deviation) & (deviation > 0)  # squares of very large and very small numbers are neither
+        if valid.all():
+            return deviation
+        low, high = (quantile(distribution, level) for level in (0.1587, 0.8413))
+        least = np.finfo(np.float64).tiny
+        return np.where(valid, deviation, np.maximum(high / 2 - low / 2, least))
+
+    def nll(self, y: Array) -> Array:
+        """Return the NLL of each target."""
+        return -np.asarray(self.distribution.log_prob(torch.as_tensor(y)))
+
+    def conformity(self, y: Array) -> Array:
+        """Return the distance of each target from the middle of its distribution."""
+        return self.model.conformity(y, **self.parameters)
 
 
 class LikelihoodRegressor(DistributionRegressor, TableEstimator):
@@ -194,12 +229,13 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         if len(unweighted):
             predicted.append((unweighted, [forecast.select(unweighted) for forecast in self._forecasts(X)]))
         for rows, forecasts in predicted:
-            means[rows], deviations[rows] = means_of(forecasts), deviations_of(forecasts)
-            scores[rows] = nlls_of(forecasts, targets[rows])
-        self.conformity_ = conformities_of(out_of_fold, targets[order])
-        self.out_of_fold_, self.out_of_fold_std_ = self._shaped(means), self._shaped(deviations)
+            for position, (forecast, y) in enumerate(zip(forecasts, targets[rows].T, strict=True)):
+                means[rows, position], deviations[rows, position] = forecast.mean(), forecast.deviation()
+                scores[rows, position] = forecast.nll(y)
+        self.conformity_ = _conformities(out_of_fold, targets[order])
+        self.out_of_fold_, self.out_of_fold_std_ = self._shaped(means.T), self._shaped(deviations.T)
         self.outlier_scores_ = scores.mean(1)
-        self._sample = Sample.draw(X, order)
+        self._sample = sample_rows(X, order)
 
     @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -215,8 +251,8 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         """
         X = self._checked(X)
         forecasts = self._forecasts(X)
-        mean = self._shaped(means_of(forecasts))
-        return (mean, self._shaped(deviations_of(forecasts))) if return_std else mean
+        mean = self._shaped([forecast.mean() for forecast in forecasts])
+        return (mean, self._shaped([forecast.deviation() for forecast in forecasts])) if return_std else mean
 
     def predict_dist(self, X: Any) -> Distribution:
         """Predict the distribution of each row's target.
@@ -279,9 +315,12 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
         X = self._checked(X)
-        reach = [reach_of(levels, coverage) for levels in self.conformity_]
-        lower, upper = intervals_of(self._forecasts(X), reach)
-        return self._shaped(lower), self._shaped(upper)
+        ends = [
+            forecast.model.interval(_reach(levels, coverage), **forecast.parameters)
+            for forecast, levels in zip(self._forecasts(X), self.conformity_, strict=True)
+        ]
+        lower, upper = map(self._shaped, zip(*ends, strict=True))
+        return lower, upper
 
     def conformalize(self, X: Any, y: Any) -> Self:
         """Calibrate conformal intervals on rows that were not in :meth:`fit`.
@@ -301,7 +340,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         X = self._checked(X)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         check_consistent_length(X, y)
-        self.conformity_ = conformities_of(self._forecasts(X), y.reshape(len(y), -1))
+        self.conformity_ = _conformities(self._forecasts(X), y.reshape(len(y), -1))
         return self
 
     @by_blocks(width=lambda model, **_: model._targets_per_row())
@@ -338,8 +377,9 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         deviation = mean.std(0)
         return mean / np.where(deviation > 1e-12, deviation, 1.0), np.log(std)
 
-    def _shaped(self, values: Array) -> Array:
-        return values if self.several_targets_ else values[:, 0]
+    def _shaped(self, columns: Any) -> Array:
+        """An array of shape (rows, targets), or (rows,), of the values of each target."""
+        return np.column_stack(columns) if self.several_targets_ else columns[0]
 
     def _targets(self, X: Any, y: Any) -> Array:
         if y is None:
@@ -351,3 +391,13 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         if self.likelihood != "auto":
             LIKELIHOODS[self.likelihood].check_target(targets)
         return targets
+
+
+def _conformities(forecasts: Sequence[Forecast], targets: Array) -> list[Array]:
+    return [forecast.conformity(y) for forecast, y in zip(forecasts, targets.T, strict=True)]
+
+
+def _reach(conformity: Array, coverage: float) -> float:
+    """Return the smallest score that holds ``coverage`` of n + 1 rows; ∞ where there are too few rows for that."""
+    rank = int(np.ceil(coverage * (len(conformity) + 1)))
+    return float(np.sort(conformity)[rank - 1]) if rank <= len(conformity) else np.inf

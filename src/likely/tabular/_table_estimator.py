@@ -26,7 +26,7 @@ from likely._typing import Array, Index
 from likely.tabular._columns import TableColumns
 from likely.tabular._encoders import Encoders
 from likely.tabular._importance import Importances, importances
-from likely.tabular._sample import read_sample
+from likely.tabular._predictions import read_sample
 from likely.tabular._saved import load_model, save_model
 from likely.tabular._stack import KINDS, Fit, Plan
 from likely.tabular.members.estimator import fit_estimator

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from likely._typing import Array, Index
-from likely.tabular.members.glm import base_rate, descend, loss_of, stiffness
-from likely.tabular.members.task import NoHelp, StackMember, Task, View, cross_fit
+from likely.tabular.members.linear import base_rate, descend, stiffness
+from likely.tabular.members.task import NoHelp, StackMember, Task, View, cross_fit, loss_of
 
 SHAPES = ("normal", "matern", "laplace")
 LENGTHS = (0.7, 1.0, 1.5)  # in median distances between rows
@@ -86,34 +87,40 @@ class Smooth:
         return np.asarray(self.predict(view.smooth.to(self.coef)).double().cpu())
 
 
-@dataclass(frozen=True)
-class Problem:
-    """The rows that a fold's model learns from, and the held-out rows that select it."""
+class Part(NamedTuple):
+    """Some of the rows."""
 
     x: Tensor
     y: Tensor
     weight: Tensor
-    held_out_x: Tensor
-    held_out_y: Tensor
-    held_out_weight: Tensor
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The rows that a fold's model learns from, and the held-out rows that select it."""
+
+    rows: Part
+    held_out: Part
     link: str = "identity"
     ridges: tuple[float, ...] = FEWER
 
     def best(self, shape: str, metric: Tensor, chosen: Tensor, lengths: tuple[float, ...]) -> Candidate:
         """Return the model of the lowest held-out loss over lengths and ridges."""
-        loss, share, candidates = loss_of(self.link), self.held_out_weight / self.held_out_weight.sum(), []
+        held_out_x, held_out_y, held_out_weight = self.held_out
+        loss, share, candidates = loss_of(self.link), held_out_weight / held_out_weight.sum(), []
         for length in lengths:
             features = None
             for model in self.models(shape, metric / length, chosen):
-                features = model.features(self.held_out_x) if features is None else features
-                losses = loss(torch.addmm(model.bias, features, model.coef), self.held_out_y)
+                features = model.features(held_out_x) if features is None else features
+                losses = loss(torch.addmm(model.bias, features, model.coef), held_out_y)
                 candidates.append(Candidate(float((losses * share).sum()), length, metric, model))
         return min(candidates, key=lambda candidate: candidate.loss)
 
     def models(self, shape: str, metric: Tensor, chosen: Tensor) -> Iterator[Smooth]:
         """Yield the constant model, then one model per ridge."""
-        centres, base = self.x[chosen] @ metric, base_rate(self.link, self.y, self.weight)
-        model = Smooth(shape, metric, centres, self.y.new_zeros(len(chosen), self.y.shape[1]), base)
+        x, y, weight = self.rows
+        centres, base = x[chosen] @ metric, base_rate(self.link, y, weight)
+        model = Smooth(shape, metric, centres, y.new_zeros(len(chosen), y.shape[1]), base)
         yield model
         # In the basis where the prior is the identity, the system is well conditioned for every ridge.
         prior = kernel(shape, squared_distances(centres, centres))[0]
@@ -121,26 +128,27 @@ class Problem:
         lower, failed = torch.linalg.cholesky_ex(prior)
         if failed:
             return
-        design = torch.linalg.solve_triangular(lower, model.features(self.x).T, upper=False).T
+        design = torch.linalg.solve_triangular(lower, model.features(x).T, upper=False).T
         fits = self._squares(design, base) if self.link == "identity" else self._descents(design, base)
         for coef, bias in fits:
             yield replace(model, coef=torch.linalg.solve_triangular(lower.T, coef.to(lower), upper=True), bias=bias)
 
     def _squares(self, design: Tensor, base: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        weighted = design * self.weight[:, None]
-        gram, pulled = (weighted.T @ design).double(), (weighted.T @ (self.y - base)).double()
+        weighted = design * self.rows.weight[:, None]
+        gram, pulled = (weighted.T @ design).double(), (weighted.T @ (self.rows.y - base)).double()
         for ridge in self.ridges:
             lower = torch.linalg.cholesky(gram + ridge * torch.eye(len(gram)).to(gram))
             yield torch.cholesky_solve(pulled, lower), base
 
     def _descents(self, design: Tensor, base: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        gram = (design * self.weight[:, None]).T @ design * stiffness(self.link, self.y, self.weight)
-        solution = design.new_zeros(design.shape[1], self.y.shape[1]), base
+        _, y, weight = self.rows
+        gram = (design * weight[:, None]).T @ design * stiffness(self.link, y, weight)
+        solution = design.new_zeros(design.shape[1], y.shape[1]), base
         for ridge in FEWER:
             root, failed = torch.linalg.cholesky_ex(gram + ridge * torch.eye(len(gram)).to(gram))
             if failed:
                 return
-            solution = descend(self.link, design, self.y, self.weight, ridge, solution, root)
+            solution = descend(self.link, design, y, weight, ridge, solution, root)
             yield solution
 
 
@@ -158,14 +166,15 @@ def learn_metric(
     problem: Problem, shape: str, diagonal: bool, chosen: Tensor, last_lengths: tuple[float, ...] = LENGTHS
 ) -> Candidate:
     """Alternate between fitting a model and learning the metric from its gradients; return the best model."""
-    metric = torch.eye(problem.x.shape[1]).to(problem.x)
+    x = problem.rows.x
+    metric = torch.eye(x.shape[1]).to(x)
     best: Candidate | None = None
     lengths: tuple[float, ...] = (1.0,)
     for round_number in range(ROUNDS):
-        candidate = problem.best(shape, metric / median_distance(problem.x @ metric), chosen, lengths)
+        candidate = problem.best(shape, metric / median_distance(x @ metric), chosen, lengths)
         if best is None or candidate.loss < best.loss:
             best = candidate
-        outer = candidate.model.slopes(problem.x)
+        outer = candidate.model.slopes(x)
         if round_number + 1 == ROUNDS or not bool(outer.diagonal().sum() > 0):
             break
         metric, lengths = root_of(outer, diagonal), lengths if round_number + 2 < ROUNDS else last_lengths
@@ -214,33 +223,28 @@ def fit_kernel(task: Task) -> StackMember:
         for _, train, held_out in task.splits()
     ]
 
-    def scouting(task: Task, fold: int) -> tuple[Problem, Problem, Tensor]:
-        x, (rows, held_out_rows) = task.table.smooth[fold], draws[fold]
-        device = x.device
-        plain = Problem(
-            x[rows], working[rows].to(device), weight[rows].to(device),
-            x[held_out_rows], working[held_out_rows].to(device), weight[held_out_rows].to(device),
-        )  # fmt: skip
-        fewer = replace(plain, x=plain.x[:METRIC_ROWS], y=plain.y[:METRIC_ROWS], weight=plain.weight[:METRIC_ROWS])
-        return plain, fewer, torch.arange(min(SCOUTS, len(rows)))
+    def parts(task: Task, fold: int, target: Tensor) -> list[Part]:
+        """Return the rows that a fold's model learns from, and the held-out rows, with this target."""
+        x = task.table.smooth[fold]
+        return [Part(x[rows], target[rows].to(x.device), weight[rows].to(x.device)) for rows in draws[fold]]
 
-    kind = _kind(*scouting(task, 0)[1:])
+    def scouting(task: Task, fold: int) -> tuple[Problem, Tensor]:
+        rows, held_out = parts(task, fold, working)
+        return Problem(Part(*(t[:METRIC_ROWS] for t in rows)), held_out), torch.arange(min(SCOUTS, len(rows.x)))
+
+    kind = _kind(*scouting(task, 0))
 
     def fit(task: Task, fold: int, train: Index, held_out: Index) -> Smooth:
-        plain, fewer, scouts = scouting(task, fold)
-        rows, held_out_rows = draws[fold]
-        device = plain.x.device
+        fewer, scouts = scouting(task, fold)
+        problem = Problem(*parts(task, fold, target), link=task.link, ridges=RIDGES)
         learned = learn_metric(fewer, *kind, scouts)
-        exact = task.link == "identity" and learned.loss < EXACT_SHARE * float(plain.y.var(correction=0))
+        exact = task.link == "identity" and learned.loss < EXACT_SHARE * float(problem.rows.y.var(correction=0))
         best = task.best if task.link == "identity" and not exact else None
         ahead = best is not None and learned.loss < AHEAD * float(task.losses(best[held_out], held_out).mean())
-        shape, centres = kind[0], torch.arange(min(MORE_CENTRES if ahead else CENTRES, len(rows)))
-        problem = replace(
-            plain, y=target[rows].to(device), held_out_y=target[held_out_rows].to(device), link=task.link, ridges=RIDGES
-        )
+        shape, centres = kind[0], torch.arange(min(MORE_CENTRES if ahead else CENTRES, len(problem.rows.x)))
         if exact:
-            parts = ("x", "y", "weight", "held_out_x", "held_out_y", "held_out_weight")
-            problem = replace(problem, **{name: getattr(problem, name).double() for name in parts})
-        return problem.best(shape, learned.metric.to(problem.x), centres, (learned.length,)).model
+            double = (Part(*(t.double() for t in part)) for part in (problem.rows, problem.held_out))
+            problem = Problem(*double, link=task.link, ridges=RIDGES)
+        return problem.best(shape, learned.metric.to(problem.rows.x), centres, (learned.length,)).model
 
     return cross_fit(task, fit)

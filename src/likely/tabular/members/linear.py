@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
+from torch import Tensor
 
 from likely._typing import Array, Index
 from likely.linear import DynamicLogisticRegression, DynamicRidge
-from likely.tabular.members.glm import base_rate, descend
-from likely.tabular.members.task import StackMember, Task, View, cross_fit
-from likely.tabular.networks.lines import lines_of_classes
+from likely.tabular.members.task import StackMember, Task, View, cross_fit, loss_of
 
 MAX_FIT_ROWS = 50_000  # largest number of rows per fit: more hardly change a linear model
 RIDGE = 1.0
+MOST_STEPS, FEW_STEPS = 60, 20  # of L-BFGS; fewer are enough with an approximate Hessian
 
 
 @dataclass(frozen=True)
@@ -65,3 +66,57 @@ def _boundaries(x: Array, y: Array, weight: Array) -> LinearModel:
     coef, bias = lines_of_classes(fit)
     line.coef[:, fit.classes_], line.bias[fit.classes_] = coef.T, bias
     return line
+
+
+def lines_of_classes(line: DynamicLogisticRegression) -> tuple[Array, Array]:
+    """Return coefficients (classes, inputs) and biases (classes,), also for two classes, where the fit has one line."""
+    coef, bias = np.atleast_2d(line.coef_), np.atleast_1d(line.intercept_)
+    if len(line.classes_) == 2:
+        return np.vstack([-coef, coef]) / 2, np.hstack([-bias, bias]) / 2
+    return coef, bias
+
+
+def base_rate(link: str, target: Tensor, weight: Tensor) -> Tensor:
+    """Return the best constant prediction, of shape (outputs,)."""
+    mean = (target * weight[:, None]).sum(0) / weight.sum()
+    return mean if link == "identity" else (mean + 0.5 / len(target)).log()
+
+
+def stiffness(link: str, target: Tensor, weight: Tensor) -> float:
+    """Return the mean second derivative of a row's loss in its prediction, at the base rate."""
+    mean = (target * weight[:, None]).sum(0) / weight.sum()
+    return max(float(mean.mean() if link == "log" else (mean * (1 - mean)).mean()), 1e-6)
+
+
+def descend(
+    link: str,
+    features: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    ridge: float,
+    start: tuple[Tensor, Tensor],
+    root: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Minimise the loss plus ½ ridge |coef|² over coefficients (features, outputs) and biases (outputs,).
+
+    ``root`` is the lower Cholesky factor of an approximate Hessian, in whose basis L-BFGS searches.
+    """
+    loss, shape = loss_of(link), start[0].shape
+    split = shape[0] * shape[1]
+
+    def coefficients(parameters: Tensor) -> Tensor:
+        coef = parameters[:split].view(shape)
+        return coef if root is None else torch.linalg.solve_triangular(root.T, coef, upper=True)
+
+    def objective(flat: object) -> tuple[float, object]:
+        parameters = torch.as_tensor(flat).to(features).requires_grad_()
+        coef, bias = coefficients(parameters), parameters[split:]
+        total = (loss(torch.addmm(bias, features, coef), target) * weight).sum() + 0.5 * ridge * coef.square().sum()
+        (gradient,) = torch.autograd.grad(total, parameters)
+        return float(total.detach()), gradient.double().cpu().numpy()
+
+    start_coef = start[0] if root is None else root.T @ start[0]
+    flat = torch.cat([start_coef.reshape(-1), start[1]]).double().cpu().numpy()
+    steps = {"maxiter": MOST_STEPS if root is None else FEW_STEPS}
+    optimum = torch.as_tensor(minimize(objective, flat, jac=True, method="L-BFGS-B", options=steps).x).to(features)
+    return coefficients(optimum), optimum[split:]

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from likely._random import Seeded
 from likely._solvers.training import train
 from likely._typing import Array
-from likely.tabular.members.glm import loss_of
 from likely.tabular.members.linear import fit_lines
-from likely.tabular.members.task import StackMember, Task, View
+from likely.tabular.members.task import StackMember, Task, View, loss_of
 from likely.tabular.networks.modules import MLP, Copies, MemberLinear, tensors_of
 from likely.tabular.networks.rows import Batches
 

@@ -4,24 +4,49 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from sklearn.utils import _safe_indexing
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from likely._typing import Array, Index
-from likely.tabular.members.glm import loss_of
+from likely.functional import poisson_nll, softmax_nll
 
 MIXES = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of a new member that are tried in a mixture with the best one
 WORTH = 2e-3  # share of the loss that one of these mixtures must save on the first fold
+
+
+def loss_of(link: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the function of predictions and targets (rows, outputs) that computes each row's loss."""
+    if link == "identity":
+        return lambda prediction, target: (prediction - target).square().mean(1)
+    if link == "log":
+        return lambda prediction, target: poisson_nll(prediction, target, reduction="none", validate_args=False).mean(1)
+    if link == "gamma":
+        return lambda prediction, target: (target * torch.exp(-prediction) + prediction).mean(1)
+    options: dict[str, Any] = {"temperature": 1.0, "reduction": "none", "validate_args": False}
+    return lambda prediction, target: softmax_nll(prediction, target.argmax(1), **options)
+
+
+def minimised(loss: Callable[[Tensor], Tensor], start: Array, bounds: Sequence[tuple[float, float]]) -> Array:
+    """Return the minimum of a differentiable function of few numbers, by L-BFGS."""
+
+    def objective(values: Array) -> tuple[float, Array]:
+        parameters = torch.as_tensor(values).requires_grad_()
+        total = loss(parameters)
+        (gradient,) = torch.autograd.grad(total, parameters)
+        return float(total.detach()), gradient.numpy()
+
+    return np.asarray(minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B").x)
 
 
 class OutOfTime(Exception):
@@ -131,10 +156,6 @@ class Task:
             self, table=part, target=self.target[::step], weight=self.weight[::step], folds=self.folds[::step]
         )
 
-    def having(self, target: Array, link: str) -> Task:
-        """Return the same rows with another target."""
-        return replace(self, target=target, link=link)
-
     def check_time(self) -> None:
         """Raise an error if the time limit was reached."""
         if time.monotonic() > self.deadline:
@@ -153,12 +174,10 @@ class Task:
             raise NoHelp
 
 
-class Model(Protocol):
-    """A fitted model of one fold."""
-
-    def __call__(self, view: View) -> Array:
-        """Return predictions of shape (rows, outputs)."""
-        ...
+Model = Callable[[View], Array]  # a fitted model of one fold: predictions of shape (rows, outputs)
+# Fits one fold's model to the rows ``train`` of a task, which may hold the view of this fold only, and selects it on
+# the rows ``held_out``: (task, fold, train, held_out) → model.
+FitFold = Callable[[Task, int, Index, Index], Model]
 
 
 @dataclass(frozen=True)
@@ -171,14 +190,6 @@ class StackMember:
     def __call__(self, table: MemberTable) -> Array:
         """Return predictions of shape (folds, rows, outputs)."""
         return np.stack([model(table.view(fold)) for fold, model in enumerate(self.models)])
-
-
-class FitFold(Protocol):
-    """A function that fits one fold's model."""
-
-    def __call__(self, task: Task, fold: int, train: Index, held_out: Index) -> Model:
-        """Fit to rows ``train``, and select on rows ``held_out``; ``task`` may contain the view of this fold only."""
-        ...
 
 
 def cross_fit(task: Task, fit: FitFold) -> StackMember:

@@ -18,7 +18,7 @@ from likely._typing import Array
 from likely.tabular._predictions import ProbabilityClassifier, odds_against
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
 from likely.tabular.networks.likelihood import NetworkLikelihood
-from likely.tabular.networks.rows import TrainingRows, Units
+from likely.tabular.networks.rows import TrainingRows
 
 
 class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
@@ -68,6 +68,7 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     ((178, 3), True)
     """
 
+    _per_target = False
     _named: Any = None  # all classes, in a first call of partial_fit whose rows may lack some
 
     def __init__(
@@ -159,19 +160,11 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
                 raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         return X, y
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
-        if reset:
-            self.units_ = Units.standard(X, weight)
-        device = torch.device(self.device or "cpu")
-        labels = torch.as_tensor(self._encoded(y), device=device)
-        weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        return TrainingRows(self.units_.inputs(X, device), labels, weights, len(self.classes_))
+    def _goals(self, y: NDArray[Any], weight: Array, *, reset: bool) -> tuple[Tensor, int]:
+        return torch.as_tensor(self._encoded(y)), len(self.classes_)
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
 
     def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:
         return odds_against(self.out_of_fold_, rows.y.cpu().numpy())
-
-    def _phi_shape(self, prediction: Tensor) -> torch.Size:
-        return prediction.shape[:-1]

@@ -22,10 +22,10 @@ from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import contents
 from likely._solvers.training import Progress
 from likely._typing import Array
-from likely.tabular._sample import read_sample
+from likely.tabular._predictions import read_sample
 from likely.tabular.networks.likelihood import NetworkLikelihood
 from likely.tabular.networks.modules import fresh
-from likely.tabular.networks.rows import TrainingRows, in_chunks
+from likely.tabular.networks.rows import TrainingRows, Units, in_chunks
 from likely.tabular.networks.training import TrainingRecipe, fit_members, nll_at, start_members
 from likely.tabular.networks.two_stage import Second, fit_two_stage
 
@@ -49,6 +49,7 @@ class NetworkEstimator(BaseEstimator):
     outlier_scores_: Array
     out_of_fold_: Array
     second_: Second | None
+    _per_target: bool  # whether each target has likelihood parameters of its own
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -147,7 +148,7 @@ class NetworkEstimator(BaseEstimator):
                 phi = {name: getattr(loss_fn, name)(features=features) for name in loss_fn.slots}
             else:
                 phi = self.second_(x, prediction.mean(0))
-            shape = self._phi_shape(prediction)
+            shape = prediction.shape[: 2 + self._per_target]
             expanded = self.training_.likelihood.expanded
             values = {"prediction": prediction, **{name: expanded(name, value, shape) for name, value in phi.items()}}
             return {name: value.double().cpu() for name, value in values.items()}
@@ -162,7 +163,16 @@ class NetworkEstimator(BaseEstimator):
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
 
     @abstractmethod
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows: ...
+    def _goals(self, y: NDArray[Any], weight: Array, *, reset: bool) -> tuple[Tensor, int]:
+        """The targets in standard units, or the numbers of the labels, and how many numbers predict one row's."""
+
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
+        goals, outputs = self._goals(y, weight, reset=reset)
+        if reset:
+            self.units_ = Units.standard(X, weight)
+        device = torch.device(self.device or "cpu")
+        weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
+        return TrainingRows(self.units_.inputs(X, device), goals.to(device), weights, outputs)
 
     @abstractmethod
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array: ...
@@ -170,17 +180,12 @@ class NetworkEstimator(BaseEstimator):
     @abstractmethod
     def _row_scores(self, rows: TrainingRows, nll: Array) -> Array: ...
 
-    @abstractmethod
-    def _phi_shape(self, prediction: Tensor) -> torch.Size: ...
-
     def _settings(self) -> NetworkLikelihood:
         """The likelihood, after a check of all arguments."""
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {self.objective!r}")
         if self.objective == "two_stage" and self.cv is None:
             raise ValueError("objective='two_stage' needs held-out rows: set cv, or choose objective='joint'")
-        if self.cv is not None and self.cv < 2:
-            raise ValueError(f"cv must be at least 2, or None to train one model on all rows; got {self.cv}")
         if not np.iterable(self.hidden) or isinstance(self.hidden, str):
             raise TypeError(f"hidden must be the sizes of the hidden layers, such as (64, 64); got {self.hidden!r}")
         for units in self.hidden:

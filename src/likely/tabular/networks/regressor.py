@@ -74,6 +74,8 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     (array([-1.,  1.]), array([0.1, 0.5]))
     """
 
+    _per_target = True
+
     def __init__(
         self,
         model: Any = None,
@@ -232,13 +234,12 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         )
         return X, check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
+    def _goals(self, y: NDArray[Any], weight: Array, *, reset: bool) -> tuple[Tensor, int]:
         targets = y.reshape(len(y), -1)
         record = self._likelihood().record
         record.check_target(targets)
         if reset:
             self.several_targets_ = y.ndim > 1
-            self.units_ = Units.standard(X, weight)
             if record.start is not None:
                 self.target_units_ = Units(np.zeros(targets.shape[1]), np.ones(targets.shape[1]))
             elif self.likelihood == "normal":
@@ -247,11 +248,8 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
                 self.target_units_ = Units.robust(targets, weight)
         elif targets.shape[1] != len(self.target_units_.centre):
             raise ValueError(f"y has {targets.shape[1]} targets, the first rows had {len(self.target_units_.centre)}")
-        device = torch.device(self.device or "cpu")
         z = (targets - self.target_units_.centre) / self.target_units_.spread
-        weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        goal = torch.as_tensor(z, dtype=torch.float32, device=device)
-        return TrainingRows(self.units_.inputs(X, device), goal, weights, targets.shape[1])
+        return torch.as_tensor(z, dtype=torch.float32), targets.shape[1]
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         spread, centre = torch.from_numpy(self.target_units_.spread), torch.from_numpy(self.target_units_.centre)
@@ -262,6 +260,3 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
 
     def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:
         return nll + float(np.log(self.target_units_.spread).mean())
-
-    def _phi_shape(self, prediction: Tensor) -> torch.Size:
-        return prediction.shape

@@ -33,10 +33,6 @@ class TrainingRows:
         """The shape of one row's likelihood parameter: one value per target, or one for all logits."""
         return tuple(self.y.shape[1:])
 
-    def checksum(self) -> float:
-        """Return the sum of all inputs, by which a resumed run recognises its table."""
-        return sum(float(chunk.double().sum()) for chunk in self.x.split(CHUNK_ROWS))
-
     def nll(self, loss_fn: LikelihoodLoss, prediction: Tensor, index: Tensor, features: Tensor | None) -> Tensor:
         """Compute the NLL (members, rows) of predictions (members, rows, outputs) at an index per member, or one."""
         members = len(prediction)

@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from likely._random import Seeded
 from likely._solvers.training import History, Progress, fit_constants, train
+from likely.likelihoods import Likelihood
+from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression
 from likely.losses import LikelihoodLoss
 from likely.optim import param_groups
+from likely.tabular.members.linear import lines_of_classes
 from likely.tabular.networks.likelihood import NetworkLikelihood, NetworkWithLoss
-from likely.tabular.networks.lines import start_at_lines
 from likely.tabular.networks.modules import MLP, Copies, tensors_of
 from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, TrainingRows, deal, in_chunks
 
@@ -249,3 +253,40 @@ def fit_likelihood(rows: TrainingRows, likelihood: NetworkLikelihood, prediction
 def bounded(name: str, value: Tensor) -> Tensor:
     """Keep a scale from vanishing, as it would where predictions are exact."""
     return value.clamp(min=MIN_SCALE) if name == "scale" else value
+
+
+NORMAL_ROWS, OTHER_ROWS = 20_000, 2000  # largest number of rows that a linear model is fitted to, by likelihood
+
+
+def start_at_lines(model: MLP, rows: TrainingRows, folds: Tensor, likelihood: Likelihood) -> None:
+    """Set each network to a linear model fitted without its fold: one with a learned prior, or a robust one.
+
+    Where the likelihood has a link, such as the logarithm of a mean, a network starts at the best constant.
+    """
+    plain = likelihood.name == "normal"
+    most_rows = NORMAL_ROWS if plain else OTHER_ROWS
+    for m, fold in enumerate(folds.cpu().numpy()):
+        train = np.delete(np.arange(len(rows.x)), fold)
+        train = train[:: -(-len(train) // most_rows)]  # spread over a table that may be sorted
+        x, y, weight = (part[train].double().cpu().numpy() for part in (rows.x, rows.y, rows.weight))
+        inputs = {"X": x, "sample_weight": weight}
+        if not rows.shape:
+            _start_at_boundaries(model, m, y.astype(int), inputs)
+            continue
+        if likelihood.start is not None:
+            model.line.bias.data[m, 0] = torch.as_tensor(likelihood.start(y, weight), dtype=torch.float32)
+            continue
+        for t in range(y.shape[1]):
+            line = DynamicRidge() if plain else RobustLinearRegression(random_state=0)
+            line.fit(y=y[:, t], **inputs)
+            model.line.weight.data[m, :, t] = torch.as_tensor(line.coef_, dtype=torch.float32)
+            model.line.bias.data[m, 0, t] = float(line.intercept_)
+
+
+def _start_at_boundaries(model: MLP, m: int, labels: NDArray[np.int_], inputs: dict[str, Any]) -> None:
+    if len(np.unique(labels)) < 2:
+        return
+    line = DynamicLogisticRegression().fit(y=labels, **inputs)
+    weight, bias = lines_of_classes(line)
+    model.line.weight.data[m, :, line.classes_] = torch.as_tensor(weight.T, dtype=torch.float32)
+    model.line.bias.data[m, 0, line.classes_] = torch.as_tensor(bias, dtype=torch.float32)

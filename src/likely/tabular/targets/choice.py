@@ -9,8 +9,7 @@ import torch
 
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array
-from likely.tabular._pool import Pool
-from likely.tabular._stack import Stack
+from likely.tabular._stack import Pool, Stack
 from likely.tabular.members.boosting import Growth, fit_boosting
 from likely.tabular.members.task import Task
 from likely.tabular.targets import counts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,14 @@ from numpy.typing import NDArray
 from torch.distributions import Distribution, Normal
 
 from likely._rows.blocks import row_blocks
+from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.distributions import LogNormal, SkewStudentT, StudentT
-from likely.tabular._pool import Pool, pool_means
-from likely.tabular._stack import Plan, Stack, fit_stack
-from likely.tabular.members.task import MemberTable, Task
-from likely.tabular.targets.distributions import LEVELS, Rounded
-from likely.tabular.targets.inliers import GROSS_SCALES, find_inliers, is_better
-from likely.tabular.targets.links import Link
-from likely.tabular.targets.noise import MAX_DF, Noise, learn_noise, mean_distance
+from likely.tabular._stack import Plan, Pool, Stack, fit_stack, pool_means
+from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.task import MemberTable, StackMember, Task
+from likely.tabular.targets.links import LEVELS, Link, Rounded
+from likely.tabular.targets.noise import MAX_DF, Noise, learn_noise, mean_distance, nll_of
 
 MAX_COUNT = 10_000  # largest target that is treated as a count
 # Up to this many rows the members look for gross errors too, and are fitted again if more than this share is suspected.
@@ -129,30 +127,27 @@ def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, 
     task = replace(task, target=z[:, None], link="identity")
     inliers, scouted = find_inliers(task)
     plan = plan if scouted is None else replace(plan, scouted={"boosting": scouted})
-    fit = partial(_fit, task, plan, family, varying)
+    above_zero = bool(y.min() == 0)
+    is_count = above_zero and link == "identity" and countable(y)
+
+    def fit(inliers: NDArray[np.bool_]) -> ContinuousTarget:
+        stack, pool, noise, location = _fit(task, plan, family, varying, inliers)
+        out_of_fold = {"location": location, "log_scale": noise.out_of_fold}
+        return ContinuousTarget(units, stack, pool, noise, out_of_fold, inliers, above_zero, is_count)
+
     fitted = fit(inliers)
-    near = np.abs(z - fitted.location) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
+    near = np.abs(z - fitted.out_of_fold["location"]) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
     if len(y) <= REFIT_ROWS and (inliers & ~near).mean() > REFIT_SHARE:
         refitted = fit(near)
-        if is_better(task, near, fitted.noise, z - refitted.location):
-            fitted, inliers = refitted, near
-    out_of_fold = {"location": fitted.location, "log_scale": fitted.noise.out_of_fold}
-    is_count = link == "identity" and countable(y) and bool(y.min() == 0)
-    return ContinuousTarget(
-        units, fitted.stack, fitted.pool, fitted.noise, out_of_fold, inliers, bool(y.min() == 0), is_count
-    )
+        if is_better(task, near, fitted.noise, z - refitted.out_of_fold["location"]):
+            return refitted
+    return fitted
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    stack: Stack
-    pool: Pool
-    location: Array
-    noise: Noise
-
-
-def _fit(task: Task, plan: Plan, family: str, varying: bool, inliers: NDArray[np.bool_]) -> _Fitted:
-    """Fit members, their weights and the noise to the inliers."""
+def _fit(
+    task: Task, plan: Plan, family: str, varying: bool, inliers: NDArray[np.bool_]
+) -> tuple[Stack, Pool, Noise, Array]:
+    """Fit members, their weights and the noise to the inliers; also return the out-of-fold location."""
     cleaned, z = task.of_inliers(inliers), task.target[:, 0]
     stack = fit_stack(cleaned, plan)
     predictions = stack.out_of_fold[..., 0]
@@ -161,7 +156,7 @@ def _fit(task: Task, plan: Plan, family: str, varying: bool, inliers: NDArray[np
     noise_task = replace(cleaned, table=_noise_inputs(task.table, predictions, location, pool))
     # Outliers count for the tails of a t; those of a normal have no room for them.
     tails = cleaned.weight if family == "normal" else task.weight
-    return _Fitted(stack, pool, location, learn_noise(noise_task, z - location, family, varying, tails))
+    return stack, pool, learn_noise(noise_task, z - location, family, varying, tails), location
 
 
 def countable(y: Array) -> bool:
@@ -179,3 +174,64 @@ def _noise_inputs(table: MemberTable, predictions: Array, location: Array, pool:
     relevant = predictions[pool.weights > MIN_WEIGHT]
     disagreement = np.log(relevant.std(0) + 1e-3) if len(relevant) > 1 else np.zeros(len(location))
     return replace(table, plain=np.column_stack([table.plain, location, disagreement]))
+
+
+GROSS_SCALES = 5.0  # residual, in scales, above which a target may be a gross error
+MAX_ROUNDS = 3  # a gross error can hide another, which the next round finds
+MARGIN = 2.0  # standard errors by which the remaining rows must gain
+MAX_TREE_ROWS = 50_000  # largest number of rows that the trees learn from
+GROWTH = Growth(rate=0.1, leaves=16, rounds=200, patience=15)
+
+
+def find_inliers(task: Task) -> tuple[NDArray[np.bool_], Array | None]:
+    """Find gross errors in the targets, by boosted trees that are quick to fit.
+
+    A heavy tail of correct targets is no reason to leave rows out: they are left out only where a fit without them
+    predicts the remaining rows better than the fit with them, by more than the standard error.
+    """
+    task = replace(task, folds=task.folds % 2, deadline=np.inf)
+    sample = task.subsample(-(-len(task.folds) // MAX_TREE_ROWS))
+    inliers, member, noise = _find_inliers(sample)
+    if sample is task:
+        return inliers, member.out_of_fold
+    if inliers.all():
+        return np.ones(len(task.folds), dtype=bool), None
+    prediction: Array = np.empty(task.target.shape)
+    log_scale = np.empty(len(prediction))
+    for fold, _, held_out in task.splits():
+        view = task.table.view(fold, held_out)
+        prediction[held_out] = member.models[fold](view)
+        log_scale[held_out] = noise.shape.shift
+        if noise.trees is not None:
+            log_scale[held_out] += noise.shape.gain * noise.trees.models[fold](view)[:, 0]
+    return np.abs(task.target - prediction)[:, 0] <= GROSS_SCALES * np.exp(log_scale), None
+
+
+def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], StackMember, Noise]:
+    target = task.target[:, 0]
+
+    def fit(inliers: NDArray[np.bool_]) -> tuple[StackMember, Array]:
+        member = fit_boosting(task.of_inliers(inliers), GROWTH)
+        return member, target - member.out_of_fold[:, 0]
+
+    inliers: NDArray[np.bool_] = np.ones(len(target), dtype=bool)
+    member, residual = fit(inliers)
+    noise = learn_noise(task, residual, "student_t")
+    for _ in range(MAX_ROUNDS):
+        near = np.abs(residual) <= GROSS_SCALES * np.exp(noise.out_of_fold)
+        if (near == inliers).all():
+            break
+        new_member, new_residual = fit(near)
+        if not is_better(task, near, noise, new_residual):
+            break
+        inliers, member, residual = near, new_member, new_residual
+        noise = learn_noise(task.of_inliers(inliers), residual, "student_t")
+    return inliers, member, noise
+
+
+def is_better(task: Task, near: NDArray[np.bool_], noise: Noise, residual: Array) -> bool:
+    """Whether a fit to the rows ``near`` alone predicts them better, with certainty, than the fit to all rows."""
+    log_square = noise.trees.out_of_fold[:, 0] if noise.trees is not None else np.zeros_like(residual)
+    gain = noise.nll - nll_of(residual, log_square, noise.shape)
+    shared = near & (task.weight > 0)
+    return bool(held_out_gain(gain[shared], task.weight[shared]).sure(MARGIN) > 0)

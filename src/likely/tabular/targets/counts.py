@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -17,11 +15,9 @@ from likely._typing import Array
 from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
 from likely.likelihoods._numeric import quantile
-from likely.tabular._pool import pool_links
-from likely.tabular._stack import Plan, Stack, fit_stack
-from likely.tabular.members.boosting import fit_boosting
-from likely.tabular.members.task import MemberTable, StackMember, Task
-from likely.tabular.targets.noise import GROWTH
+from likely.tabular._stack import Plan, Stack, fit_stack, pool_links
+from likely.tabular.members.task import MemberTable, StackMember, Task, minimised
+from likely.tabular.targets.noise import fit_squares
 
 FAMILIES = ("poisson", "negative_binomial", "zero_inflated_negative_binomial")
 MARGIN = 2.0  # standard errors by which a family with a further parameter must be better
@@ -52,7 +48,6 @@ class CountTarget:
     trees: StackMember | None
     spread: Dispersion
     out_of_fold: dict[str, Array]  # parameters of each training row, from models fitted without it
-    inliers: NDArray[np.bool_]
 
     def parameters(self, table: MemberTable) -> dict[str, Array]:
         """Return the logarithm of the mean, and ``log_square``, of each row."""
@@ -84,15 +79,10 @@ class CountTarget:
         distribution = self.distribution(location, log_square)
         return quantile(distribution, 0.5 - reach), quantile(distribution, 0.5 + reach)
 
-    @property
-    def likelihood(self) -> str:
-        """The name of the chosen family."""
-        return self.spread.family
-
     def summary(self) -> dict[str, Any]:
         """Return what was chosen, in JSON's types."""
         return {
-            "likelihood": self.likelihood,
+            "likelihood": self.spread.family,
             "scale": "predicted" if self.trees is not None and self.spread.gain > 0 else "global",
             "weights": dict(zip(self.stack.members, self.weights.round(4).tolist(), strict=True)),
             "members": list(self.stack.tried),
@@ -108,7 +98,7 @@ def fit_counts(task: Task, y: Array, family: str, varying: bool, plan: Plan) -> 
     location = _pooled(weights, stack.out_of_fold[..., 0])
     spread, trees, log_square = learn_dispersion(task, location, family, varying)
     out_of_fold = {"location": location, "log_square": log_square}
-    return CountTarget(stack, weights, trees, spread, out_of_fold, np.ones(len(y), dtype=bool))
+    return CountTarget(stack, weights, trees, spread, out_of_fold)
 
 
 def learn_dispersion(
@@ -122,10 +112,7 @@ def learn_dispersion(
         mean = np.exp(location)
         deviation = np.sqrt(mean + np.exp(plain.shift) * np.square(mean))
         square = np.square(np.clip(np.abs(y - mean) / deviation, MIN_RESIDUAL, MAX_RESIDUAL))
-        growth = replace(GROWTH, least=max(GROWTH.least, len(y) // 100))
-        table = _with_location(task.table, location)
-        squares = replace(task, table=table, target=square[:, None], link="gamma", best=None, deadline=np.inf)
-        trees = fit_boosting(squares, growth)
+        trees = fit_squares(replace(task, table=_with_location(task.table, location)), square)
         log_square = trees.out_of_fold[:, 0]
     best, best_nll = None, np.array([])
     for name in FAMILIES if family == "auto" else (family,):
@@ -146,23 +133,17 @@ def nll_of(spread: Dispersion, y: Array, location: Array, log_square: Array) -> 
 
 def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weight: Array) -> Dispersion:
     """Fit the parameters of a family by maximum likelihood."""
+    if family == "poisson":
+        return Dispersion(family, float(np.log(MIN_DISPERSION)), 0.0, -20.0)
     step = -(-len(y) // MAX_FIT_ROWS)
     rows = [torch.as_tensor(column[::step]) for column in (y, location, log_square)]
     mass = torch.as_tensor(weight[::step] / weight[::step].sum())
 
-    def cost(values: Array) -> tuple[float, Array]:
-        parameters = torch.as_tensor(values).requires_grad_()
-        loss = (_nll(family, parameters, *rows) * mass).sum()
-        (gradient,) = torch.autograd.grad(loss, parameters, allow_unused=True)
-        return float(loss.detach()), np.zeros(3) if gradient is None else gradient.numpy()
-
-    if family == "poisson":
-        return Dispersion(family, float(np.log(MIN_DISPERSION)), 0.0, -20.0)
     gain = (0.0, 3.0) if log_square.any() else (0.0, 0.0)
     zeros = (-8.0, 8.0) if family.startswith("zero") else (-20.0, -20.0)
     start = np.array([-1.0, gain[1] / 6, -2.0 if zeros[1] > 0 else -20.0])
     bounds = [(np.log(MIN_DISPERSION), np.log(MAX_DISPERSION)), gain, zeros]
-    optimum = minimize(cost, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    optimum = minimised(lambda parameters: (_nll(family, parameters, *rows) * mass).sum(), start, bounds)
     return Dispersion(family, *(float(value) for value in optimum))
 
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.functional import skew_student_t_nll
 from likely.tabular.members.boosting import Growth, fit_boosting
-from likely.tabular.members.task import MemberTable, StackMember, Task
+from likely.tabular.members.task import MemberTable, StackMember, Task, minimised
 
 MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: the t's tails account for larger ones
 MIN_RESIDUAL = 1e-2  # smallest residual that the trees learn from: an exact prediction is chance
@@ -66,8 +65,7 @@ def learn_noise(
     if varying:
         shift = fit_shape(residual, None, task.weight, "student_t").shift
         square = np.square(np.clip(np.abs(residual) * np.exp(-shift), MIN_RESIDUAL, MAX_RESIDUAL))
-        growth = replace(GROWTH, least=max(GROWTH.least, len(residual) // 100))
-        trees = fit_boosting(replace(task, target=square[:, None], link="gamma", best=None, deadline=np.inf), growth)
+        trees = fit_squares(task, square)
         log_square = trees.out_of_fold[:, 0]
     families = ("student_t", "skew_student_t") if family == "auto" else (family,)
     shapes = [fit_shape(residual, log_square if varying else None, weight, name) for name in families]
@@ -78,17 +76,20 @@ def learn_noise(
     return Noise(trees, shapes[best], shapes[best].shift + shapes[best].gain * log_square, losses[best])
 
 
+def fit_squares(task: Task, square: Array) -> StackMember:
+    """Fit trees to the squares of standardized residuals, by the deviance of the Gamma."""
+    growth = replace(GROWTH, least=max(GROWTH.least, len(square) // 100))
+    return fit_boosting(replace(task, target=square[:, None], link="gamma", best=None, deadline=np.inf), growth)
+
+
 def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: str) -> Shape:
     """Fit the shape of a family, and shift and gain of the log scale, by maximum likelihood."""
     step = -(-len(residual) // MAX_FIT_ROWS)
     r, mass = torch.as_tensor(residual[::step]), torch.as_tensor(weight[::step] / weight[::step].sum())
     predicted = torch.zeros_like(r) if log_square is None else torch.as_tensor(log_square[::step])
 
-    def cost(values: Array) -> tuple[float, Array]:
-        parameters = torch.as_tensor(values).requires_grad_()
-        loss = (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum()
-        (gradient,) = torch.autograd.grad(loss, parameters)
-        return float(loss.detach()), gradient.numpy()
+    def cost(parameters: Tensor) -> Tensor:
+        return (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum()
 
     middle = np.log(max(float(np.sqrt(np.median(np.square(residual)))) * 1.4826, MIN_SCALE))
     gain = (0.0, 0.0) if log_square is None else (0.0, MAX_GAIN)
@@ -96,7 +97,7 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
     skew = (-MAX_SKEW, MAX_SKEW) if family == "skew_student_t" else (0.0, 0.0)
     start = np.array([min(max(np.log(6.0), tails[0]), tails[1]), middle, gain[1] / 3, 0.0])
     bounds = [tails, (max(middle - 20, np.log(MIN_SCALE)), middle + 20), gain, skew]
-    optimum = minimize(cost, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    optimum = minimised(cost, start, bounds)
     return Shape(MIN_DF + float(np.exp(optimum[0])), *(float(value) for value in optimum[1:]))
 
 
