@@ -26,17 +26,19 @@ class Slot(NamedTuple):
         init: initial value.
         zero_allowed: whether a fixed value may be zero, False by default.
         start: estimate of the initial value from the first training batch; by default (None) it is ``init``.
+        default: fixed value of the parameter where none is given; by default (None) it is learned, as ``Global``.
 
     >>> import likely
     >>> from likely.losses import Slot
     >>> Slot(likely.constraints.Exp(), init=2.0)
-    Slot(constraint=Exp(), init=2.0, zero_allowed=False, start=None)
+    Slot(constraint=Exp(), init=2.0, zero_allowed=False, start=None, default=None)
     """
 
     constraint: Transform
     init: float
     zero_allowed: bool = False
     start: Moment | None = None
+    default: float | None = None
 
 
 def scale_slot(start: Moment) -> Slot:

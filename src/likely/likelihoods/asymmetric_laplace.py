@@ -11,10 +11,10 @@ from likely._validation import check_positive
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
+from likely.likelihoods._slot import Slot, scale_slot
 from likely.likelihoods._start import Moment, absolute_error
 
 __all__ = ["AsymmetricLaplace", "AsymmetricLaplaceLoss", "asymmetric_laplace_nll"]
@@ -111,7 +111,7 @@ class AsymmetricLaplaceLoss(
     ScaleLoss,
     nll=asymmetric_laplace_nll,
     family=AsymmetricLaplace,
-    quantile=Slot(Interval(0.001, 0.999), 0.5),
+    quantile=Slot(Interval(0.001, 0.999), 0.5, default=0.5),
     scale=scale_slot(Moment(lambda mean: mean / 2, absolute_error)),  # at the median
 ):
     r"""The asymmetric Laplace likelihood: quantile regression (the pinball loss) whose ``scale`` learns.
@@ -140,21 +140,13 @@ class AsymmetricLaplaceLoss(
     tensor(2.7148, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        quantile: ParameterLike = 0.5,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(quantile=quantile, scale=scale, **options)
-
 
 def _crps(distribution: AsymmetricLaplace, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     q = distribution.quantile.numpy()
     size, near, across = np.abs(z), np.where(z < 0, 1 - q, q), np.where(z < 0, q, 1 - q)
     spread = 0.5 * (q**2 / (1 - q) + (1 - q) ** 2 / q)  # the score at z = 0
-    return np.asarray(scale * (size + 2 * across * np.expm1(-near * size) / near + spread))
+    return scale * (size + 2 * across * np.expm1(-near * size) / near + spread)
 
 
 register(AsymmetricLaplaceLoss, crps=_crps)

@@ -1,6 +1,6 @@
 """The Bernoulli likelihood of a logit: binary cross-entropy whose temperature learns."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch.distributions import Distribution, constraints
 
 from likely._validation import check_floating, check_positive, check_real, check_shares, fits, prepare, reduce
 from likely.likelihoods._fused import Fused
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 from likely.likelihoods._row_weights import as_weight
@@ -156,14 +156,13 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 
     def __init__(
         self,
-        temperature: ParameterLike = None,
-        *,
+        *values: ParameterLike,
         weight: Tensor | None = None,
         pos_weight: Tensor | None = None,
         logits: bool = True,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
-        super().__init__(temperature=temperature, **options)
+        super().__init__(*values, **options)
         self.logits = logits
         self.register_buffer("weight", as_weight("weight", weight))
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
@@ -211,11 +210,11 @@ def _logit(p: Tensor) -> Tensor:
 
 def _crps(distribution: Bernoulli, y: Array) -> Array:
     check_support(distribution, y)
-    return np.asarray((distribution.probs.numpy() - y) ** 2)
+    return (distribution.probs.numpy() - y) ** 2
 
 
 def _start(y: Array, weight: Array) -> Array:
-    return np.asarray(special.logit(np.average(y, axis=0, weights=weight).clip(1e-3, 1 - 1e-3)))
+    return special.logit(np.average(y, axis=0, weights=weight).clip(1e-3, 1 - 1e-3))
 
 
 register(BernoulliLoss, support=constraints.unit_interval, crps=_crps, start=_start)

@@ -16,10 +16,10 @@ from likely._validation import check_shares, may_look
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, root
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot
+from likely.likelihoods._slot import Slot
 from likely.likelihoods._start import Moment
 
 __all__ = ["Beta", "BetaLoss", "beta_nll"]
@@ -184,13 +184,6 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
     tensor(-0.6854, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        concentration: ParameterLike = None,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(concentration=concentration, **options)
-
     def _mean(self, prediction: Tensor) -> Tensor:
         return prediction.sigmoid()
 
@@ -199,7 +192,7 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
 
         def slope(x: Array, y: Array, total: Array) -> Array:
             alpha, beta = total * special.expit(x), total * special.expit(-x)
-            return np.asarray(special.digamma(alpha) - special.digamma(beta) - special.logit(y))
+            return special.digamma(alpha) - special.digamma(beta) - special.logit(y)
 
         def best(y: Array, total: Array) -> Array:
             far = np.full(np.broadcast_shapes(y.shape, total.shape), 700.0)
@@ -220,14 +213,14 @@ def _crps(distribution: Beta, y: Array) -> Array:
 
     def together(times: float) -> Array:
         alpha, beta = (times * shape for shape in distribution._shapes())
-        return np.asarray(_remainders(alpha, beta, alpha + beta).numpy())
+        return _remainders(alpha, beta, alpha + beta).numpy()
 
     half = mean * b / (a + b) * np.exp(together(2) - 2 * together(1)) / math.sqrt(2 * math.pi)
-    return np.asarray(distance - half)
+    return distance - half
 
 
 def _start(y: Array, weight: Array) -> Array:
-    return np.asarray(special.logit(np.average(y, axis=0, weights=weight)))
+    return special.logit(np.average(y, axis=0, weights=weight))
 
 
 register(BetaLoss, support=constraints.unit_interval, crps=_crps, start=_start)

@@ -17,9 +17,9 @@ from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot
+from likely.likelihoods._slot import Slot
 from likely.likelihoods._start import Moment
-from likely.likelihoods.poisson import RateLoss, RateLossOptions
+from likely.likelihoods.poisson import RateLoss
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 
@@ -158,13 +158,6 @@ class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Exp(),
     tensor(2.0644)
     """
 
-    def __init__(
-        self,
-        concentration: ParameterLike = None,
-        **options: Unpack[RateLossOptions],
-    ) -> None:
-        super().__init__(concentration=concentration, **options)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Gamma(phi["concentration"], phi["concentration"] / self._rate(prediction))
 
@@ -174,11 +167,11 @@ def _crps(distribution: Gamma, y: Array) -> Array:
     shape, rate = distribution.concentration, distribution.rate
     longer = Gamma(shape + 1, rate, validate_args=False)
     distance = y * (2 * cdf(distribution, y) - 1) - (shape / rate).numpy() * (2 * cdf(longer, y) - 1)
-    return np.asarray(distance - 1 / (rate.numpy() * special.beta(0.5, shape.numpy())))
+    return distance - 1 / (rate.numpy() * special.beta(0.5, shape.numpy()))
 
 
 def _start(y: Array, weight: Array) -> Array:
-    return np.asarray(np.log(np.average(y, axis=0, weights=weight)))
+    return np.log(np.average(y, axis=0, weights=weight))
 
 
 register(GammaLoss, support=constraints.positive, crps=_crps, start=_start)

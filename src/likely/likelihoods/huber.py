@@ -12,10 +12,10 @@ from torch.distributions import constraints
 from likely.constraints import Exp
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
+from likely.likelihoods._slot import Slot, scale_slot
 from likely.likelihoods._start import half_power
 from likely.parameters import Fixed
 
@@ -139,7 +139,9 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
         return torch.where(inside, centre, torch.sign(p - 0.5) * outside)
 
 
-class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345), scale=scale_slot(half_power)):
+class HuberLoss(
+    ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345, default=1.345), scale=scale_slot(half_power)
+):
     r"""Huber's likelihood: :class:`torch.nn.HuberLoss` with a scale that learns, the unit of ``delta``.
 
     Args:
@@ -164,14 +166,6 @@ class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345)
     tensor(3.4395, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        delta: ParameterLike = 1.345,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(delta=delta, scale=scale, **options)
-
     def _options(self, reduction: str) -> dict[str, Any]:
         return {**super()._options(reduction), "partition": self.full or not isinstance(self.delta, Fixed)}
 
@@ -188,7 +182,7 @@ def _crps(distribution: Huber, y: Array) -> Array:
     mass = np.where(size <= d, centre, 1 - 2 * tail * np.exp(-d * beyond))
     outer = tail * (d + 1 / d - (size + 1 / d) * np.exp(-d * beyond))
     moment = -np.expm1(-0.5 * inside**2) / partition + np.where(size <= d, 0.0, outer)
-    return np.asarray(scale * (size * mass - 2 * moment + _crps_constant(d, partition, tail)))
+    return scale * (size * mass - 2 * moment + _crps_constant(d, partition, tail))
 
 
 def _crps_constant(d: Array, partition: Array, tail: Array) -> Array:
@@ -199,7 +193,7 @@ def _crps_constant(d: Array, partition: Array, tail: Array) -> Array:
     second = d * phi**2 + 2 * phi * density - 1 / _SQRT_2PI - (special.ndtr(math.sqrt(2) * d) - 0.5) / _SQRT_PI
     half = first - 0.5 * d  # ∫₀ᵈ (Φ - ½)
     square = second - first + 0.25 * d
-    return np.asarray(2 * (0.25 * d - share * half + share**2 * square + tail**2 / (2 * d)))
+    return 2 * (0.25 * d - share * half + share**2 * square + tail**2 / (2 * d))
 
 
 register(HuberLoss, crps=_crps)

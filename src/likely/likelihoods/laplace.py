@@ -8,10 +8,10 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, scale_slot
+from likely.likelihoods._slot import scale_slot
 from likely.likelihoods._start import mean_absolute
 
 __all__ = ["LaplaceLoss", "laplace_nll"]
@@ -75,17 +75,10 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=scale_slo
     tensor(2.3863, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(scale=scale, **options)
-
 
 def _crps(distribution: td.Laplace, y: Array) -> Array:
     z, scale = standardised(distribution, y)
-    return np.asarray(scale * (np.abs(z) + np.expm1(-np.abs(z)) + 0.25))
+    return scale * (np.abs(z) + np.expm1(-np.abs(z)) + 0.25)
 
 
 register(

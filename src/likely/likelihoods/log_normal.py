@@ -1,7 +1,6 @@
 """The log-normal likelihood of a positive target: a normal of its logarithm, whose scale learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 import torch
@@ -12,10 +11,10 @@ from torch.distributions import constraints
 
 from likely._validation import check_positive_target, reduce
 from likely.likelihoods._form import logarithm
-from likely.likelihoods._loss import Phi, ScaleLoss, ScaleLossOptions
+from likely.likelihoods._loss import Phi, ScaleLoss
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, scale_slot
+from likely.likelihoods._slot import scale_slot
 from likely.likelihoods._start import Moment
 from likely.likelihoods.normal import normal_nll
 
@@ -141,13 +140,6 @@ class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=_SCAL
     tensor(3.0947)
     """
 
-    def __init__(
-        self,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(scale=scale, **options)
-
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         return self._nll(logarithm(prediction, target), target, phi)
 
@@ -159,11 +151,11 @@ def _crps(distribution: LogNormal, y: Array) -> Array:
     z = np.where(y > 0, z, -np.inf)
     log_mean = loc + 0.5 * scale**2
     below = np.exp(log_mean + special.log_ndtr(z - scale)) - np.exp(log_mean + special.log_ndtr(-scale / math.sqrt(2)))
-    return np.asarray(y * (2 * special.ndtr(z) - 1) - 2 * below)
+    return y * (2 * special.ndtr(z) - 1) - 2 * below
 
 
 def _start(y: Array, weight: Array) -> Array:
-    return np.asarray(np.average(np.log(y), axis=0, weights=weight))
+    return np.average(np.log(y), axis=0, weights=weight)
 
 
 register(LogNormalLoss, support=constraints.positive, crps=_crps, start=_start)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, scale_slot
+from likely.likelihoods._slot import scale_slot
 from likely.likelihoods._start import Moment, absolute_error
 
 __all__ = ["Logistic", "LogisticLoss", "logistic_nll"]
@@ -123,23 +123,16 @@ class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=scale_slo
     tensor(4.5160, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(scale=scale, **options)
-
 
 def _loss(z: Array, _: float = 0.0) -> Array:
     size = np.abs(z)
-    return np.asarray(size + 2 * np.log1p(np.exp(-size)) - _LOG_4)
+    return size + 2 * np.log1p(np.exp(-size)) - _LOG_4
 
 
 def _crps(distribution: Logistic, y: Array) -> Array:
     """Taillardat et al. (2016)."""
     z, scale = standardised(distribution, y)
-    return np.asarray(scale * (_loss(z) + _LOG_4 - 1))
+    return scale * (_loss(z) + _LOG_4 - 1)
 
 
 register(

@@ -18,9 +18,9 @@ from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array, cdf, over_distinct
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot
+from likely.likelihoods._slot import Slot
 from likely.likelihoods._start import Moment
-from likely.likelihoods.poisson import RateLoss, RateLossOptions, log_factorial, log_mean
+from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
@@ -162,13 +162,6 @@ class NegativeBinomialLoss(
     tensor([61.9872], grad_fn=<DivBackward0>)
     """
 
-    def __init__(
-        self,
-        dispersion: ParameterLike = None,
-        **options: Unpack[RateLossOptions],
-    ) -> None:
-        super().__init__(dispersion=dispersion, **options)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         count, logits = count_and_logits(self._rate(prediction), phi["dispersion"])
         return NegativeBinomial(count, logits=logits)
@@ -188,7 +181,7 @@ def _crps(distribution: NegativeBinomial, y: Array) -> Array:
     distance = y * (2 * cdf(distribution, y) - 1) - mean * (2 * cdf(longer, y - 1) - 1)
     count, spread = np.broadcast_arrays(count, odds * (1 + odds))
     half = over_distinct(_half_difference, count.ravel(), spread.ravel(), cells=1200)
-    return np.asarray(distance - half.reshape(count.shape))
+    return distance - half.reshape(count.shape)
 
 
 def _half_difference(count: Array, spread: Array) -> Array:
@@ -198,7 +191,7 @@ def _half_difference(count: Array, spread: Array) -> Array:
     sine = 1 / (1 + np.exp(-2 * log_tan))  # sin²θ
     fall = -np.expm1(-count[:, None] * np.log1p(4 * spread[:, None] * sine))
     # dθ = sin θ cos θ d(log tan θ)
-    return np.asarray((fall * 0.5 * np.exp(-log_tan)).sum(1) * step / math.pi)
+    return (fall * 0.5 * np.exp(-log_tan)).sum(1) * step / math.pi
 
 
 register(NegativeBinomialLoss, support=constraints.nonnegative_integer, crps=_crps, start=log_mean)

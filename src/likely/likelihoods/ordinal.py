@@ -1,7 +1,7 @@
 """The cumulative logit likelihood of ordered classes, whose cut points learn."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid
 from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import OfForm
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
@@ -257,7 +257,7 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
         cutpoints: ParameterLike | Sequence[float] = None,
         *,
         classes: int | None = None,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
         if cutpoints is None:
             if classes is None or classes < 2:
@@ -290,7 +290,7 @@ def _crps(distribution: Ordinal, y: Array) -> Array:
     """The ranked probability score."""
     check_support(distribution, y)
     reached = np.arange(distribution.cutpoints.shape[-1]) >= y[..., None]
-    return np.asarray(np.square(distribution._reached.numpy() - reached).sum(-1))
+    return np.square(distribution._reached.numpy() - reached).sum(-1)
 
 
 register(

@@ -12,9 +12,10 @@ from torch.distributions import Distribution, constraints
 from likely._validation import check_counts, check_not_negative
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike
 
 __all__ = ["Poisson", "PoissonLoss", "poisson_nll"]
 
@@ -98,18 +99,11 @@ class Poisson(Exact, td.Poisson):
         return poisson_nll(self.rate, value, log_input=False, **EACH)
 
 
-class RateLossOptions(LossOptions, total=False):
-    """Options of a likelihood of a positive mean."""
-
-    log_input: bool
-    eps: float
-
-
 class RateLoss(LikelihoodLoss):
     """Likelihoods of a target with a positive mean, which the prediction gives, or its logarithm."""
 
-    def __init__(self, *, log_input: bool = True, eps: float = 0.0, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *values: ParameterLike, log_input: bool = True, eps: float = 0.0, **options: Any) -> None:
+        super().__init__(*values, **options)
         check_not_negative("eps", eps)
         self.log_input, self.eps = log_input, eps
 
@@ -168,7 +162,7 @@ class PoissonLoss(RateLoss, nll=poisson_nll, family=Poisson):
 
 def log_mean(y: Array, weight: Array) -> Array:
     """Return the logarithm of the weighted mean, a constant log rate to begin with."""
-    return np.asarray(np.log(np.maximum(np.average(y, axis=0, weights=weight), 1e-3)))
+    return np.log(np.maximum(np.average(y, axis=0, weights=weight), 1e-3))
 
 
 def _crps(distribution: Poisson, y: Array) -> Array:
@@ -177,7 +171,7 @@ def _crps(distribution: Poisson, y: Array) -> Array:
     log_point = special.xlogy(whole.clip(0), rate) - rate - special.gammaln(whole.clip(0) + 1)
     point = np.where(whole < 0, 0.0, np.exp(log_point))
     spread = special.ive(0, 2 * rate) + special.ive(1, 2 * rate)
-    return np.asarray((y - rate) * (2 * cdf(distribution, y) - 1) + rate * (2 * point - spread))
+    return (y - rate) * (2 * cdf(distribution, y) - 1) + rate * (2 * point - spread)
 
 
 register(PoissonLoss, support=constraints.nonnegative_integer, crps=_crps, start=log_mean)

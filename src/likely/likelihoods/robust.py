@@ -15,10 +15,10 @@ from likely._validation import check_floating, check_not_negative, check_positiv
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale, by_scipy
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import NODES, Array, gauss_legendre, over_distinct, root, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
+from likely.likelihoods._slot import Slot, scale_slot
 from likely.likelihoods._start import half_power_of_rho1
 
 # Panels from 0 to a residual, and over the whole half line.
@@ -232,7 +232,7 @@ def _half_quantile(mass: Array, alpha: Array) -> Array:
     """The z ≥ 0 with ``mass`` between 0 and it."""
 
     def gap(v: Array, mass: Array, alpha: Array) -> Array:
-        return np.asarray(_half_mass(torch.as_tensor(np.sinh(v)), torch.as_tensor(alpha)).numpy() - mass)
+        return _half_mass(torch.as_tensor(np.sinh(v)), torch.as_tensor(alpha)).numpy() - mass
 
     end = torch.asinh(_reach(torch.as_tensor(alpha))).numpy()
     return np.sinh(root(gap, np.zeros_like(end), end, mass, alpha))
@@ -289,14 +289,6 @@ class RobustLoss(
     tensor(4.6580, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        alpha: ParameterLike = None,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(alpha=alpha, scale=scale, **options)
-
 
 def _crps(distribution: Robust, y: Array) -> Array:
     """By Gauss–Legendre sums in sinh⁻¹ z, right to 1e-12."""
@@ -309,7 +301,7 @@ def _crps(distribution: Robust, y: Array) -> Array:
         x, density, width = _on_panels(shape, torch.minimum(torch.asinh(size[block]), _end(shape)), _PANELS_TO_RESIDUAL)
         mass = density * width * weights
         crps[block] += 2 * (size[block] * mass.sum((1, 2)) - (mass * x).sum((1, 2))).numpy()
-    return np.asarray(scale * crps.reshape(z.shape))
+    return scale * crps.reshape(z.shape)
 
 
 def _crps_constant(alpha: Array) -> Array:
@@ -320,7 +312,7 @@ def _crps_constant(alpha: Array) -> Array:
     mass = (density * width * weights).sum(-1)
     from_here = mass.flip(1).cumsum(1).flip(1)
     tail = from_here[..., None] - width * (density @ upto.T)
-    return np.asarray(2 * (tail**2 * torch.cosh(torch.asinh(x)) * width * weights).sum((1, 2)).numpy())
+    return 2 * (tail**2 * torch.cosh(torch.asinh(x)) * width * weights).sum((1, 2)).numpy()
 
 
 def _end(alpha: Tensor) -> Tensor:
@@ -330,7 +322,7 @@ def _end(alpha: Tensor) -> Tensor:
 
 def _weight(z: Array, alpha: float) -> Array:
     width = max(2 - alpha, 1e-8)
-    return np.asarray((z * z / width + 1) ** (-width / 2))
+    return (z * z / width + 1) ** (-width / 2)
 
 
 register(

@@ -14,10 +14,10 @@ from likely._validation import check_finite
 from likely.constraints import Exp, Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
+from likely.likelihoods._slot import Slot, scale_slot
 from likely.likelihoods._start import half_power_of_t4
 from likely.likelihoods.student_t import StudentT, standard_crps
 
@@ -215,15 +215,6 @@ class SkewStudentTLoss(
     tensor(3.4555, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        df: ParameterLike = None,
-        skew: ParameterLike = None,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(df=df, skew=skew, scale=scale, **options)
-
 
 def _crps(distribution: SkewStudentT, y: Array) -> Array:
     """From that of Student's t on the side where y lies: its CDF there is Student's, enlarged."""
@@ -235,7 +226,7 @@ def _crps(distribution: SkewStudentT, y: Array) -> Array:
     score, centre = standard_crps(along, np.where(df > 0.5, df, 1.0))
     score *= 2 * special.expit(2 * narrow) * np.exp(narrow)
     crps = score - (size + 2 * centre * np.exp(-side)) * np.tanh(side)
-    return np.asarray(np.where(df > 0.5, scale * crps, np.inf))
+    return np.where(df > 0.5, scale * crps, np.inf)
 
 
 register(SkewStudentTLoss, crps=_crps)

@@ -1,7 +1,7 @@
 """The softmax likelihood of classes: cross-entropy whose temperature learns."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from likely._validation import (
     promote,
 )
 from likely.likelihoods._fused import Fused
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 from likely.likelihoods._row_weights import along, as_weight, weighted
@@ -300,16 +300,15 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
 
     def __init__(
         self,
-        temperature: ParameterLike = None,
-        *,
+        *values: ParameterLike,
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing}")
-        super().__init__(temperature=temperature, **options)
+        super().__init__(*values, **options)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
         self.register_buffer("weight", as_weight("weight", weight))
 
@@ -385,7 +384,7 @@ def _crps(distribution: td.Categorical, y: Array) -> Array:
     """The ranked probability score: classes are taken in their order."""
     check_support(distribution, y)
     reached = np.arange(distribution.param_shape[-1] - 1) >= y[..., None]
-    return np.asarray(np.square(distribution.probs.numpy().cumsum(-1)[..., :-1] - reached).sum(-1))
+    return np.square(distribution.probs.numpy().cumsum(-1)[..., :-1] - reached).sum(-1)
 
 
 register(SoftmaxLoss, support=constraints.nonnegative_integer, crps=_crps)

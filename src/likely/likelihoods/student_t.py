@@ -13,10 +13,10 @@ from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
+from likely.likelihoods._slot import Slot, scale_slot
 from likely.likelihoods._start import half_power_of_t4
 
 __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
@@ -176,18 +176,10 @@ class StudentTLoss(
     tensor(4.6348, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        df: ParameterLike = None,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(df=df, scale=scale, **options)
-
 
 def _crps(distribution: StudentT, y: Array) -> Array:
     z, scale = standardised(distribution, y)
-    return np.asarray(scale * standard_crps(z, distribution.df.numpy())[0])
+    return scale * standard_crps(z, distribution.df.numpy())[0]
 
 
 def standard_crps(z: Array, df: Array) -> tuple[Array, Array]:
@@ -211,7 +203,7 @@ def _crps_shape(df: Array) -> Array:
     slope = -math.log(2) + e * (math.pi**2 / 8 - e * 1.75 * float(special.zeta(3)))
     log_ratio = special.betaln(0.5, df - 0.5) - special.betaln(0.5, 0.5 * df)
     away = -np.expm1(log_ratio) / np.where(near, 1, e)
-    return np.asarray(np.where(near, -slope * special.exprel(e * slope), away))
+    return np.where(near, -slope * special.exprel(e * slope), away)
 
 
 register(

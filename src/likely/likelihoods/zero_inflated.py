@@ -14,14 +14,14 @@ from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
-from likely.likelihoods._slot import ParameterLike, Slot
+from likely.likelihoods._slot import Slot
 from likely.likelihoods.negative_binomial import (
     NegativeBinomial,
     NegativeBinomialLoss,
     count_and_logits,
     negative_binomial_nll,
 )
-from likely.likelihoods.poisson import Poisson, RateLoss, RateLossOptions, log_factorial, log_mean, poisson_nll
+from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
 
 __all__ = [
     "ZeroInflatedNegativeBinomial",
@@ -290,13 +290,6 @@ class ZeroInflatedPoissonLoss(RateLoss, nll=zero_inflated_poisson_nll, family=Ze
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    def __init__(
-        self,
-        inflation: ParameterLike = None,
-        **options: Unpack[RateLossOptions],
-    ) -> None:
-        super().__init__(inflation=inflation, **options)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
 
@@ -336,14 +329,6 @@ class ZeroInflatedNegativeBinomialLoss(
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    def __init__(
-        self,
-        dispersion: ParameterLike = None,
-        inflation: ParameterLike = None,
-        **options: Unpack[RateLossOptions],
-    ) -> None:
-        super().__init__(dispersion=dispersion, inflation=inflation, **options)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         parts = count_and_logits(self._rate(prediction), phi["dispersion"])
         return ZeroInflatedNegativeBinomial(*parts, phi["inflation"])
@@ -355,7 +340,7 @@ def _crps(distribution: _ZeroInflated, y: Array) -> Array:
     score, share = LIKELIHOODS[base].crps, distribution.inflation.numpy()
     assert score is not None
     at_zero = score(distribution.base, np.zeros_like(y))
-    return np.asarray(share * np.abs(y) + (1 - share) * (score(distribution.base, y) - share * at_zero))
+    return share * np.abs(y) + (1 - share) * (score(distribution.base, y) - share * at_zero)
 
 
 for _loss in (ZeroInflatedPoissonLoss, ZeroInflatedNegativeBinomialLoss):
