@@ -10,9 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
-from likely.likelihoods._form import How
-
-EACH: How = {"reduction": "none", "validate_args": False}
+EACH: dict[str, Any] = {"reduction": "none", "validate_args": False}
 Function = Callable[..., Any]
 
 

@@ -1,6 +1,6 @@
 """The asymmetric Laplace likelihood: quantile regression whose scale, and optionally level, learn."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch.distributions import constraints
 from likely._validation import check_positive
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
@@ -26,9 +26,7 @@ def _check_level(name: str, value: Value, validate_args: bool | None) -> None:
 
 
 @functional_form(quantile=_check_level)
-def asymmetric_laplace_nll(
-    prediction: Tensor, target: Tensor, *, scale: Value, quantile: Value = 0.5, **how: Unpack[How]
-) -> Tensor:
+def asymmetric_laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, quantile: Value = 0.5) -> Tensor:
     r"""Negative log-likelihood of an asymmetric Laplace distribution: the pinball loss with a scale.
 
     For a residual :math:`r`, scale :math:`b > 0` and level :math:`0 < q < 1`,

@@ -1,7 +1,6 @@
 """The Beta likelihood of a share between 0 and 1, whose concentration learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from likely._special import log_factorial_remainder, log_minus_digamma
 from likely._validation import check_shares, may_look
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, root
 from likely.likelihoods._record import register
@@ -35,7 +34,7 @@ def _check_inside(name: str, target: Tensor, validate_args: bool | None) -> None
 
 
 @functional_form(constant=lambda y: y.log() + torch.log1p(-y), target=_check_inside)
-def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how: Unpack[How]) -> Tensor:
+def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value) -> Tensor:
     r"""Negative log-likelihood of a Beta distribution of a share in (0, 1), given the logit of its mean.
 
     With the mean :math:`m = \sigma(x)` and the ``concentration`` :math:`\varphi = \alpha + \beta > 0`, it is

@@ -1,7 +1,5 @@
 """The Gamma likelihood of a positive target, from the logarithm of its mean; its concentration learns."""
 
-from typing import Unpack
-
 import numpy as np
 import torch
 from scipy import special
@@ -13,7 +11,7 @@ from likely._special import exp_remainder, log_factorial_remainder, log_gamma_re
 from likely._validation import check_positive
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
@@ -25,9 +23,7 @@ __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 
 
 @functional_form(constant=lambda log_y: log_y + HALF_LOG_2PI, log_target=True, mean=check_positive)
-def gamma_nll(
-    prediction: Tensor, target: Tensor, *, concentration: Value, log_input: bool = True, **how: Unpack[How]
-) -> Tensor:
+def gamma_nll(prediction: Tensor, target: Tensor, *, concentration: Value, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a Gamma distribution of a positive target, given the logarithm of its mean.
 
     For :math:`u = \log(y / \mu)` and ``concentration`` :math:`\alpha > 0`, which makes the variance

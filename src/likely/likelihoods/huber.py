@@ -1,7 +1,7 @@
 """Huber's likelihood: normal in the middle, Laplace beyond, with a scale that learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch.distributions import constraints
 
 from likely.constraints import Exp
 from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
@@ -32,7 +32,6 @@ def huber_nll(
     scale: Value,
     delta: Value = 1.345,
     partition: bool = True,
-    **how: Unpack[How],
 ) -> Tensor:
     r"""Negative log-likelihood of Huber's density: normal within ``delta`` scales, Laplace beyond.
 

@@ -1,13 +1,12 @@
 """The Laplace likelihood: absolute error whose scale learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 from torch import Tensor
 from torch import distributions as td
 
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
@@ -18,7 +17,7 @@ __all__ = ["LaplaceLoss", "laplace_nll"]
 
 
 @functional_form(constant=math.log(2), fused=True)
-def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
+def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a Laplace distribution: the absolute error with a scale.
 
     For a residual :math:`r` and scale :math:`b > 0`, :math:`\ell = |r|/b + \log b + \log 2`. With

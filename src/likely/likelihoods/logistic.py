@@ -1,14 +1,14 @@
 """The logistic likelihood: between the normal and the Laplace, with a scale that learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
@@ -21,7 +21,7 @@ _LOG_4 = math.log(4)
 
 
 @functional_form(constant=_LOG_4)
-def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
+def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a logistic distribution: an absolute error that is smooth at zero.
 
     For :math:`z = r / s` and scale :math:`s > 0`, :math:`\ell = 2 \log\cosh(z/2) + \log s + \log 4`. Its tails are

@@ -1,7 +1,6 @@
 """The negative binomial: a count whose variance may exceed its mean, by a dispersion that learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from likely._special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array, cdf, over_distinct
 from likely.likelihoods._record import register
@@ -26,9 +25,7 @@ __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
 
 @functional_form(constant=log_factorial, target=check_counts)
-def negative_binomial_nll(
-    prediction: Tensor, target: Tensor, *, dispersion: Value, log_input: bool = True, **how: Unpack[How]
-) -> Tensor:
+def negative_binomial_nll(prediction: Tensor, target: Tensor, *, dispersion: Value, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a negative binomial count, whose variance is :math:`\mu + \kappa\mu^2`.
 
     ``prediction`` is :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is

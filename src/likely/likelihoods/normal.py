@@ -1,14 +1,13 @@
 """The normal likelihood: squared error whose scale learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 from scipy import special
 from torch import Tensor
 from torch import distributions as td
 
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
@@ -19,7 +18,7 @@ __all__ = ["NormalLoss", "normal_nll"]
 
 
 @functional_form(constant=HALF_LOG_2PI, fused=True)
-def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
+def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a normal distribution: the squared error with a scale.
 
     For a residual :math:`r` and scale :math:`\sigma > 0`,

@@ -1,6 +1,6 @@
 """The Poisson likelihood of a count."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_not_negative
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
-from likely.likelihoods._form import How, functional_form
+from likely.likelihoods._form import functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
@@ -26,7 +26,7 @@ def log_factorial(count: Tensor) -> Tensor:
 
 
 @functional_form(constant=log_factorial, target=check_counts)
-def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, **how: Unpack[How]) -> Tensor:
+def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a Poisson count, given the logarithm of its rate.
 
     :math:`\ell = \mu - y \log\mu + \log y!`, with :math:`\Gamma(y + 1)` for :math:`y!` where a count is not whole.

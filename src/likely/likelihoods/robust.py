@@ -1,7 +1,7 @@
 """Barron's robust likelihood: from the Cauchy over the normal to lighter tails, by one shape that learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from likely._rows.blocks import row_blocks
 from likely._validation import check_floating, check_not_negative, check_positive, promote
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale, by_scipy
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import NODES, Array, gauss_legendre, over_distinct, root, standardised
 from likely.likelihoods._record import Residuals, register
@@ -28,7 +28,7 @@ __all__ = ["Robust", "RobustLoss", "robust_log_partition", "robust_nll", "robust
 
 
 @functional_form(fused=True, alpha=check_not_negative)
-def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value, **how: Unpack[How]) -> Tensor:
+def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value) -> Tensor:
     r"""Negative log-likelihood of Barron's robust density, whose shape ``alpha`` controls the tails.
 
     :math:`\ell = \rho(r, \alpha, \sigma) + \log\sigma + \log Z(\alpha)`. :math:`\alpha = 0` is a

@@ -1,7 +1,7 @@
 """Student's t likelihood with one scale per side, for heavy tails that are heavier on one side."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from likely._special import log1p_square, log_cosh, log_gamma_ratio
 from likely._validation import check_finite
 from likely.constraints import Exp, Interval
 from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
@@ -27,9 +27,7 @@ _POWER_LAW_LOG_RATIO = 20.0  # in logarithms: log(1 + x²) is 2 log x to the las
 
 
 @functional_form(constant=HALF_LOG_2PI, skew=check_finite)
-def skew_student_t_nll(
-    prediction: Tensor, target: Tensor, *, df: Value, skew: Value, scale: Value, **how: Unpack[How]
-) -> Tensor:
+def skew_student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, skew: Value, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a two-piece Student t: one scale below the prediction, another above.
 
     The scale is :math:`\sigma e^{a}` above the prediction and :math:`\sigma e^{-a}` below it, for any real ``skew``

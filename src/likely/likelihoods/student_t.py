@@ -1,7 +1,6 @@
 """Student's t likelihood: heavier tails than the normal, for data with outliers."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import distributions as td
 from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
@@ -23,7 +22,7 @@ __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
 
 
 @functional_form(constant=HALF_LOG_2PI, fused=True)
-def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value, **how: Unpack[How]) -> Tensor:
+def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value) -> Tensor:
     r"""Negative log-likelihood of Student's t distribution, whose heavy tails allow for outliers.
 
     For :math:`z = r / \sigma` and :math:`\nu > 0` degrees of freedom,

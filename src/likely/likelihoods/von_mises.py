@@ -1,7 +1,7 @@
 """The von Mises likelihood of an angle: a normal on the circle, whose concentration learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import distributions as td
 
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss
 from likely.likelihoods._numeric import Array, gauss_legendre, over_distinct, root
 from likely.likelihoods._record import register
@@ -26,7 +26,7 @@ _NODES, _WEIGHTS, _ = gauss_legendre(48)
 
 
 @functional_form(constant=math.log(2 * math.pi))
-def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how: Unpack[How]) -> Tensor:
+def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value) -> Tensor:
     r"""Negative log-likelihood of an angle in radians under a von Mises distribution.
 
     :math:`\ell = \kappa (1 - \cos(y - x)) + \log(2\pi e^{-\kappa} I_0(\kappa))` for a ``concentration``

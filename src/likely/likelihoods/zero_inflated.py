@@ -1,6 +1,6 @@
 """Zero-inflated counts: zero with some probability, otherwise Poisson or negative binomial."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch.distributions import Distribution, constraints
 from likely._validation import check_counts, check_shares
 from likely.constraints import Interval
 from likely.likelihoods._distribution import EACH, Exact
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
@@ -32,7 +32,7 @@ __all__ = [
     "zero_inflated_poisson_nll",
 ]
 INFLATION = Slot(Interval(0, 1), 0.1)
-_EACH: How = {**EACH, "full": False}
+_EACH: dict[str, Any] = {**EACH, "full": False}
 
 
 def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
@@ -44,7 +44,7 @@ def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
 
 @functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
 def zero_inflated_poisson_nll(
-    prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True, **how: Unpack[How]
+    prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True
 ) -> Tensor:
     r"""Negative log-likelihood of a count that is zero with probability ``inflation``, and else Poisson.
 
@@ -89,7 +89,6 @@ def zero_inflated_negative_binomial_nll(
     dispersion: Value,
     inflation: Value,
     log_input: bool = True,
-    **how: Unpack[How],
 ) -> Tensor:
     r"""Negative log-likelihood of a count that is zero with some probability, and else negative binomial.
 
