@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from likely import _kernels as kernels
-from likely.likelihoods._start import may_start
+from likely.likelihoods._slot import may_start
 from likely.parameters import Data, Fixed
 
 _MIN_STUDENT_T_ELEMENTS = 65_536  # elements from which a step takes longer than the call of an operator

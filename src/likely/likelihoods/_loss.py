@@ -23,8 +23,7 @@ from likely._validation import (
 )
 from likely.likelihoods._fused import Fused, FusedPath, same_device
 from likely.likelihoods._row_weights import Features, along, harmless_features, kept_rows, row_weight, weighted
-from likely.likelihoods._slot import ParameterLike, Slot, aligned, as_parameter
-from likely.likelihoods._start import fit_shared, may_start
+from likely.likelihoods._slot import ParameterLike, Slot, aligned, as_parameter, fit_shared, may_start
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 Phi = dict[str, Any]
@@ -66,6 +65,7 @@ class LikelihoodLoss(nn.Module):
     nll: ClassVar[Callable[..., Tensor]]
     family: ClassVar[type[Distribution]]
     beta: float = 0.0
+    _of_classes: ClassVar[bool] = False  # whose NLL is never negative
     _harmless: ClassVar[float] = 0.5  # allowed as prediction and as target
     _fused: ClassVar[Fused | None] = None
     _formula: ClassVar[Callable[..., Tensor] | None] = None  # of the NLL per element, where there is a kernel too
@@ -282,7 +282,7 @@ class LikelihoodLoss(nn.Module):
         """Compute the NLL minus its value at a zero residual, which is never negative, for logging.
 
         The likelihood of real numbers is a density, so its NLL may be negative. That is not an error, but such values
-        cannot be shown on a logarithmic scale.
+        cannot be shown on a logarithmic scale. That of classes is never negative, and is returned as it is.
 
         Args:
             prediction: as in :meth:`forward`.
@@ -297,8 +297,10 @@ class LikelihoodLoss(nn.Module):
         self._check(prediction, target)
         with torch.no_grad(), self._unchanged_on_error():
             phi = self._phi(prediction, features, index)
-            above = self._nll(prediction, target, phi) - self._lowest(prediction, target, phi)
-            return self._reduce(above.clamp(min=0), self._counted(target), sample_weight)
+            above = self._nll(prediction, target, phi)
+            if not self._of_classes:
+                above = (above - self._lowest(prediction, target, phi)).clamp(min=0)
+            return self._reduce(above, self._counted(target), sample_weight)
 
     def distribution(
         self, prediction: Tensor, *, features: Features = None, index: Tensor | None = None

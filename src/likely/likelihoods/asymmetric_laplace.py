@@ -9,13 +9,11 @@ from torch.distributions import constraints
 
 from likely._validation import check_positive
 from likely.constraints import Interval
-from likely.likelihoods._distribution import LocationScale
+from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
-from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot, scale_slot
-from likely.likelihoods._start import Moment, absolute_error
+from likely.likelihoods._slot import Moment, Slot, absolute_error, scale_slot
 
 __all__ = ["AsymmetricLaplace", "AsymmetricLaplaceLoss", "asymmetric_laplace_nll"]
 

@@ -1,6 +1,7 @@
 """The Beta likelihood of a share between 0 and 1, whose concentration learns."""
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,13 +14,11 @@ from torch.nn.functional import logsigmoid
 from likely._special import log_factorial_remainder, log_minus_digamma
 from likely._validation import check_shares, may_look
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf_by_scipy, icdf_by_scipy, root
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
-from likely.likelihoods._numeric import Array, root
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot
-from likely.likelihoods._start import Moment
+from likely.likelihoods._slot import Moment, Slot
 
 __all__ = ["Beta", "BetaLoss", "beta_nll"]
 
@@ -193,11 +192,8 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
             alpha, beta = total * special.expit(x), total * special.expit(-x)
             return special.digamma(alpha) - special.digamma(beta) - special.logit(y)
 
-        def best(y: Array, total: Array) -> Array:
-            far = np.full(np.broadcast_shapes(y.shape, total.shape), 700.0)
-            return root(slope, -far, far, y, total)
-
-        return self._nll(by_scipy(best, target, phi["concentration"]).to(prediction.dtype), target, phi)
+        best = by_scipy(partial(root, slope, -700.0, 700.0), target, phi["concentration"])
+        return self._nll(best.to(prediction.dtype), target, phi)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         shapes = (phi["concentration"] * torch.sigmoid(x) for x in (prediction, -prediction))

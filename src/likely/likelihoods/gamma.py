@@ -10,13 +10,11 @@ from torch.distributions import Distribution, constraints
 from likely._special import exp_remainder, log_factorial_remainder, log_gamma_remainder, log_minus_digamma
 from likely._validation import check_positive
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import EACH, Array, Exact, cdf, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import Phi
-from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot
-from likely.likelihoods._start import Moment
+from likely.likelihoods._slot import Moment, Slot
 from likely.likelihoods.poisson import RateLoss
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]

@@ -10,13 +10,11 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from likely.constraints import Exp
-from likely.likelihoods._distribution import LocationScale
+from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
-from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot, scale_slot
-from likely.likelihoods._start import half_power
+from likely.likelihoods._slot import Slot, half_power, scale_slot
 from likely.parameters import Fixed
 
 _SQRT_PI, _SQRT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)

@@ -6,12 +6,11 @@ import numpy as np
 from torch import Tensor
 from torch import distributions as td
 
+from likely.likelihoods._distribution import Array, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
-from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import scale_slot
-from likely.likelihoods._start import mean_absolute
+from likely.likelihoods._slot import mean_absolute, scale_slot
 
 __all__ = ["LaplaceLoss", "laplace_nll"]
 

@@ -7,13 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely.likelihoods._distribution import LocationScale
+from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
-from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import scale_slot
-from likely.likelihoods._start import Moment, absolute_error
+from likely.likelihoods._slot import Moment, absolute_error, scale_slot
 
 __all__ = ["Logistic", "LogisticLoss", "logistic_nll"]
 

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from likely._standardize import unchanged_on_error
 from likely._validation import unscriptable
 from likely.likelihoods._loss import LikelihoodLoss
-from likely.likelihoods._slot import as_parameter, scale_slot
-from likely.likelihoods._start import may_start, root_mean_square
+from likely.likelihoods._slot import as_parameter, may_start, root_mean_square, scale_slot
 from likely.parameters import Predicted
 
 __all__ = ["MultiTaskLoss"]

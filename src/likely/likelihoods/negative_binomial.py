@@ -12,13 +12,11 @@ from torch.distributions import Distribution, constraints
 from likely._special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
+from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy, over_distinct
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
-from likely.likelihoods._numeric import Array, cdf, over_distinct
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot
-from likely.likelihoods._start import Moment
+from likely.likelihoods._slot import Moment, Slot
 from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]

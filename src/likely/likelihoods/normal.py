@@ -7,12 +7,11 @@ from scipy import special
 from torch import Tensor
 from torch import distributions as td
 
+from likely.likelihoods._distribution import Array, standardised
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
-from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import scale_slot
-from likely.likelihoods._start import root_mean_square
+from likely.likelihoods._slot import root_mean_square, scale_slot
 
 __all__ = ["NormalLoss", "normal_nll"]
 

@@ -12,9 +12,8 @@ from torch.nn.functional import logsigmoid
 
 from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
 from likely.constraints import ShiftedSoftplus
-from likely.likelihoods._distribution import OfForm
+from likely.likelihoods._distribution import Array, OfForm, check_support
 from likely.likelihoods._loss import LikelihoodLoss, Phi
-from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
 from likely.parameters import Fixed, Global, Parameter

@@ -10,10 +10,9 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_not_negative
-from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
+from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy
 from likely.likelihoods._form import functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
-from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike
 

@@ -13,13 +13,20 @@ from likely._rho import rho
 from likely._rows.blocks import row_blocks
 from likely._validation import check_floating, check_not_negative, check_positive, promote
 from likely.constraints import Interval
-from likely.likelihoods._distribution import LocationScale, by_scipy
+from likely.likelihoods._distribution import (
+    NODES,
+    Array,
+    LocationScale,
+    by_scipy,
+    gauss_legendre,
+    over_distinct,
+    root,
+    standardised,
+)
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
-from likely.likelihoods._numeric import NODES, Array, gauss_legendre, over_distinct, root, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import Slot, scale_slot
-from likely.likelihoods._start import half_power_of_rho1
+from likely.likelihoods._slot import Slot, half_power_of_rho1, scale_slot
 
 # Panels from 0 to a residual, and over the whole half line.
 _PANELS_TO_RESIDUAL, _PANELS_OF_HALF_LINE = 4, 16

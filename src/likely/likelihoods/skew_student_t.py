@@ -12,13 +12,11 @@ from torch.distributions import constraints
 from likely._special import log1p_square, log_cosh, log_gamma_ratio
 from likely._validation import check_finite
 from likely.constraints import Exp, Interval
-from likely.likelihoods._distribution import LocationScale
+from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
-from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot, scale_slot
-from likely.likelihoods._start import half_power_of_t4
+from likely.likelihoods._slot import Slot, half_power_of_t4, scale_slot
 from likely.likelihoods.student_t import StudentT, standard_crps
 
 __all__ = ["SkewStudentT", "SkewStudentTLoss", "skew_student_t_nll"]

@@ -21,9 +21,9 @@ from likely._validation import (
     may_look,
     promote,
 )
+from likely.likelihoods._distribution import Array, check_support
 from likely.likelihoods._fused import Fused
 from likely.likelihoods._loss import LikelihoodLoss, Phi
-from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 from likely.likelihoods._row_weights import along, as_weight, weighted
 from likely.likelihoods._slot import TEMPERATURE, ParameterLike
@@ -313,6 +313,7 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         self.register_buffer("weight", as_weight("weight", weight))
 
     weight: Tensor | None
+    _of_classes = True
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return _axes(prediction)[1]
@@ -360,20 +361,6 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
     def _options(self, reduction: str) -> dict[str, Any]:
         labels = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing, "weight": self.weight}
         return {**labels, "reduction": reduction, "validate_args": self.validate_args}
-
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """At the logarithms of the labels themselves, smoothed and weighted."""
-        axis, _ = _axes(prediction)
-        classes, labels = prediction.shape[axis], target
-        if not target.is_floating_point():
-            numbers = torch.where(target == self.ignore_index, 0, target).long()
-            labels = F.one_hot(numbers, classes).movedim(-1, axis)
-        labels = labels.to(torch.promote_types(prediction.dtype, torch.float32))
-        labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
-        if self.weight is not None:
-            labels = labels * self.weight.to(labels.dtype).reshape(-1, *(1,) * (labels.ndim - axis - 1))
-        best = labels.clamp(min=torch.finfo(labels.dtype).tiny).log()
-        return self._nll(best, target, {"temperature": 1.0})
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         logits = prediction.movedim(_axes(prediction)[0], -1)

@@ -10,13 +10,11 @@ from torch import distributions as td
 
 from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import EACH, Array, Exact, cdf_by_scipy, icdf_by_scipy, standardised
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
-from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import Slot, scale_slot
-from likely.likelihoods._start import half_power_of_t4
+from likely.likelihoods._slot import Slot, half_power_of_t4, scale_slot
 
 __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
 
@@ -121,26 +119,14 @@ class StudentT(Exact, td.StudentT):
         return StudentT(self.df, validate_args=False)
 
 
-# Beyond this many √df the tail is a power of z to the last digit. SciPy squares z there, and loses it.
-_POWER_LAW_RATIO = 1e9
-
-
 def _lower_tail(z: Array, df: Array) -> Array:
     """P(T < z) for z ≤ 0."""
-    with np.errstate(over="ignore"):
-        ratio = -z / np.sqrt(df)
-        power = np.exp(-df * np.log(np.maximum(ratio, 1.0)) - np.log(df) - special.betaln(0.5 * df, 0.5))
-        return np.where(
-            ratio > _POWER_LAW_RATIO, power, special.stdtr(df, np.maximum(z, -_POWER_LAW_RATIO * np.sqrt(df)))
-        )
+    return special.stdtr(df, z)
 
 
 def _lower_quantile(p: Array, df: Array) -> Array:
-    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½."""
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        log_ratio = -(np.log(p) + np.log(df) + special.betaln(0.5 * df, 0.5)) / df
-        far = log_ratio > math.log(_POWER_LAW_RATIO)
-        return -np.where(far, np.sqrt(df) * np.exp(log_ratio), np.abs(special.stdtrit(df, np.where(far, 0.5, p))))
+    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½; SciPy's is +∞ at zero."""
+    return -np.abs(special.stdtrit(df, p))
 
 
 class StudentTLoss(

@@ -10,13 +10,20 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import (
+    EACH,
+    Array,
+    Exact,
+    cdf_by_scipy,
+    gauss_legendre,
+    icdf_by_scipy,
+    over_distinct,
+    root,
+)
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss
-from likely.likelihoods._numeric import Array, gauss_legendre, over_distinct, root
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot
-from likely.likelihoods._start import Moment
+from likely.likelihoods._slot import Moment, Slot
 
 __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]
 

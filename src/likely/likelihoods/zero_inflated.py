@@ -9,10 +9,9 @@ from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_shares
 from likely.constraints import Interval
-from likely.likelihoods._distribution import EACH, Exact
+from likely.likelihoods._distribution import EACH, Array, Exact
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
-from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
 from likely.likelihoods._slot import Slot
 from likely.likelihoods.negative_binomial import (

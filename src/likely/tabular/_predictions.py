@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 
 from likely._rows.sources import by_blocks
 from likely._typing import Array, Index
-from likely.likelihoods._numeric import quantile
+from likely.likelihoods._distribution import quantile
 
 
 class DistributionRegressor(RegressorMixin):

@@ -10,7 +10,7 @@ import torch
 from torch.distributions import Distribution
 
 from likely._typing import Array, Index
-from likely.likelihoods._numeric import quantile
+from likely.likelihoods._distribution import quantile
 from likely.tabular.targets.continuous import ContinuousTarget
 from likely.tabular.targets.counts import CountTarget
 
