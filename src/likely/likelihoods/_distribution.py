@@ -283,23 +283,24 @@ def _inverted(distribution: Distribution, p: Array) -> Array:
     return np.round(np.sinh(high)) if is_discrete(distribution) else np.sinh(high)
 
 
+def _support(distribution: Distribution) -> Any:
+    try:
+        return distribution.support
+    except NotImplementedError:
+        return None
+
+
 def bounds(distribution: Distribution) -> tuple[Array, Array]:
     """The ends of the support where it states them."""
-    try:
-        support = distribution.support
-    except NotImplementedError:
-        support = None
+    support = _support(distribution)
     low, high = getattr(support, "lower_bound", -np.inf), getattr(support, "upper_bound", np.inf)
     return torch.as_tensor(low).double().numpy(force=True), torch.as_tensor(high).double().numpy(force=True)
 
 
 def check_support(distribution: Distribution, y: Array) -> None:
     """Raise an error if the target lies outside the support, where the distribution states one."""
-    try:
-        supported = bool(through_torch(distribution.support, "check", y).all())
-    except NotImplementedError:
-        return
-    if not supported:
+    support = _support(distribution)
+    if support is not None and not through_torch(support, "check", y).all():
         kind = type(distribution).__name__
         raise ValueError(f"y_true lies outside the support of {kind}: choose a distribution that covers it")
 
@@ -307,8 +308,8 @@ def check_support(distribution: Distribution, y: Array) -> None:
 def is_discrete(distribution: Distribution) -> bool:
     """Whether the support is countable."""
     try:
-        return bool(distribution.support.is_discrete)  # type: ignore[union-attr]
-    except (NotImplementedError, AttributeError):
+        return bool(getattr(_support(distribution), "is_discrete", False))
+    except NotImplementedError:  # of a support that depends on the parameters
         return False
 
 
@@ -335,9 +336,6 @@ def over_distinct(function: Any, *parameters: Array, cells: int) -> Array:
 def gauss_legendre(count: int = NODES) -> tuple[Array, Array, Array]:
     """Gauss–Legendre nodes and weights on [0, 1], and the matrix that integrates from 0 up to each node."""
     nodes, weights = np.polynomial.legendre.leggauss(count)
-    degree = np.arange(len(nodes))
-    values = np.polynomial.legendre.legvander(nodes, len(nodes))
-    below = np.concatenate([-np.ones((len(nodes), 1)), values[:, :-2]], 1)  # P₋₁ = -1: ∫P₀ starts at -1
-    integrals = (values[:, 1:] - below) / (2 * degree + 1)
-    upto = integrals @ (values[:, :-1] * weights[:, None] * (degree + 0.5)).T
+    values = np.polynomial.legendre.legvander(nodes, count)
+    upto = values @ np.polynomial.legendre.legint(np.linalg.inv(values[:, :-1]), lbnd=-1)
     return (nodes + 1) / 2, weights / 2, upto / 2

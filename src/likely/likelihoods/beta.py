@@ -1,7 +1,6 @@
 """The Beta likelihood of a share between 0 and 1, whose concentration learns."""
 
 import math
-from functools import partial
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch.nn.functional import logsigmoid
 from likely._special import log_factorial_remainder, log_minus_digamma
 from likely._validation import check_shares, may_look
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf_by_scipy, icdf_by_scipy, root
+from likely.likelihoods._distribution import EACH, Array, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
@@ -186,14 +185,7 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
         return prediction.sigmoid()
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """At the mean where ψ(φm) - ψ(φ(1 - m)) is the logit of the target."""
-
-        def slope(x: Array, y: Array, total: Array) -> Array:
-            alpha, beta = total * special.expit(x), total * special.expit(-x)
-            return special.digamma(alpha) - special.digamma(beta) - special.logit(y)
-
-        best = by_scipy(partial(root, slope, -700.0, 700.0), target, phi["concentration"])
-        return self._nll(best.to(prediction.dtype), target, phi)
+        return self._nll(torch.logit(target).to(prediction.dtype), target, phi)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         shapes = (phi["concentration"] * torch.sigmoid(x) for x in (prediction, -prediction))

@@ -169,17 +169,12 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
         return torch.where(zero, torch.inf, safe._expect(lambda z, _: z.square(), beyond))
 
     def _expect(self, f: Any, beyond: Tensor | float = 0.0) -> Tensor:
-        """E f(z, α) by the trapezoid rule in sinh⁻¹ z, which converges exponentially for even integrands."""
-        alpha = self.alpha.unsqueeze(-1)
-        with torch.no_grad():
-            end = (torch.asinh(_reach(self.alpha, 80.0)) + beyond).unsqueeze(-1)
-            steps = torch.linspace(0, 1, 401, dtype=alpha.dtype, device=alpha.device)
-            v = end * steps
-            log_jacobian = v + torch.log1p(torch.exp(-2 * v)) - math.log(2)
-            z = torch.sinh(v)
-            weight = torch.where(steps == 0, 0.5, 1.0) * 2 * end / 400
-        log_terms = log_jacobian - rho(z, alpha) - log_partition(alpha)
-        return (weight * torch.exp(log_terms + f(z, alpha).log())).sum(-1)
+        """E f(z, α) of an even function that is not negative; the logarithm of a large one is added to a small one."""
+        alpha = self.alpha[..., None, None]
+        end = torch.asinh(_reach(self.alpha.detach(), 80.0)) + beyond
+        z, log_density, width = _on_panels(self.alpha, end, _PANELS_OF_HALF_LINE)
+        terms = torch.exp(log_density + f(z, alpha).log())
+        return 2 * (terms * width * torch.as_tensor(gauss_legendre()[1]).to(alpha)).sum((-2, -1))
 
     def _standard_cdf(self, z: Tensor) -> Tensor:
         z, alpha = torch.broadcast_tensors(z, self.alpha)
@@ -220,19 +215,19 @@ def _reach(alpha: Tensor, depth: float = 38.0) -> Tensor:
 
 
 def _on_panels(alpha: Tensor, end: Tensor, panels: int, count: int = NODES) -> tuple[Tensor, Tensor, Tensor]:
-    """Points z = sinh v on panels over v ≤ end, the density of v there, and the width of the panels."""
+    """Points z = sinh v on panels over v ≤ end, the logarithm of the density of v there, and the panels' width."""
     nodes = torch.as_tensor(gauss_legendre(count)[0]).to(alpha)
     places = (torch.arange(panels).to(alpha)[:, None] + nodes) / panels
     v, alpha = end[..., None, None] * places, alpha[..., None, None]
-    z = torch.sinh(v)
-    return z, torch.exp(-rho(z, alpha) - log_partition(alpha)) * torch.cosh(v), end[..., None, None] / panels
+    z, log_cosh = torch.sinh(v), v + torch.log1p(torch.exp(-2 * v)) - math.log(2)
+    return z, log_cosh - rho(z, alpha) - log_partition(alpha), end[..., None, None] / panels
 
 
 def _half_mass(z: Tensor, alpha: Tensor) -> Tensor:
     """The probability between 0 and z ≥ 0."""
     end = torch.asinh(torch.minimum(z, _reach(alpha.detach())))
-    _, density, width = _on_panels(alpha, end, 1, 48)
-    return (density * width * torch.as_tensor(gauss_legendre(48)[1]).to(alpha)).sum((-2, -1))
+    _, log_density, width = _on_panels(alpha, end, 1, 48)
+    return (log_density.exp() * width * torch.as_tensor(gauss_legendre(48)[1]).to(alpha)).sum((-2, -1))
 
 
 def _half_quantile(mass: Array, alpha: Array) -> Array:
@@ -305,8 +300,9 @@ def _crps(distribution: Robust, y: Array) -> Array:
     size, weights = torch.from_numpy(np.abs(z).ravel()), torch.as_tensor(gauss_legendre()[1])
     for block in row_blocks(len(size), _PANELS_TO_RESIDUAL * NODES):
         shape = torch.from_numpy(alpha[block])
-        x, density, width = _on_panels(shape, torch.minimum(torch.asinh(size[block]), _end(shape)), _PANELS_TO_RESIDUAL)
-        mass = density * width * weights
+        end = torch.minimum(torch.asinh(size[block]), _end(shape))
+        x, log_density, width = _on_panels(shape, end, _PANELS_TO_RESIDUAL)
+        mass = log_density.exp() * width * weights
         crps[block] += 2 * (size[block] * mass.sum((1, 2)) - (mass * x).sum((1, 2))).numpy()
     return scale * crps.reshape(z.shape)
 
@@ -315,7 +311,8 @@ def _crps_constant(alpha: Array) -> Array:
     """2∫(1 - F)²: the tails at the nodes are sums over the panels to their right."""
     shape = torch.from_numpy(alpha)
     _, weights, upto = (torch.as_tensor(values) for values in gauss_legendre())
-    x, density, width = _on_panels(shape, _end(shape), _PANELS_OF_HALF_LINE)
+    x, log_density, width = _on_panels(shape, _end(shape), _PANELS_OF_HALF_LINE)
+    density = log_density.exp()
     mass = (density * width * weights).sum(-1)
     from_here = mass.flip(1).cumsum(1).flip(1)
     tail = from_here[..., None] - width * (density @ upto.T)

@@ -119,14 +119,20 @@ class StudentT(Exact, td.StudentT):
         return StudentT(self.df, validate_args=False)
 
 
+_POWER_LAW_LOG_RATIO = 20.0  # of -z and √df: the tail is a power of z to the last digit
+
+
 def _lower_tail(z: Array, df: Array) -> Array:
     """P(T < z) for z ≤ 0."""
     return special.stdtr(df, z)
 
 
 def _lower_quantile(p: Array, df: Array) -> Array:
-    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½; SciPy's is +∞ at zero."""
-    return -np.abs(special.stdtrit(df, p))
+    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½; far out, where SciPy squares z, by the power law of the tail."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        log_ratio = -(np.log(p) + np.log(df) + special.betaln(0.5 * df, 0.5)) / df
+        far = log_ratio > _POWER_LAW_LOG_RATIO
+        return -np.where(far, np.sqrt(df) * np.exp(log_ratio), np.abs(special.stdtrit(df, np.where(far, 0.5, p))))
 
 
 class StudentTLoss(

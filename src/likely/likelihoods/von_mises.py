@@ -157,17 +157,14 @@ def _cdf(angle: Array, concentration: Array) -> Array:
 
 
 def _quantile(p: Array, concentration: Array) -> Array:
-    """Where the logarithm of the tail Q has fallen far enough, within bounds: Q ≤ ½ e^-κ(1 - cos t) and ½(1 - t/π)."""
-    tail = np.clip(np.minimum(p, 1 - p), 1e-300, 0.5)
+    """Where the tail has fallen far enough."""
+    tail = np.minimum(p, 1 - p)
 
     def missing(angle: Array, tail: Array, concentration: Array) -> Array:
-        return np.log(tail / _beyond(angle, concentration, 0))
+        return tail - _beyond(angle, concentration, 0)
 
-    with np.errstate(all="ignore"):
-        high = 2 * np.arcsin(np.minimum(np.sqrt(-0.5 * np.log(2 * tail) / concentration), 1.0))
-        high = np.minimum(high, math.pi * (1 - 2 * tail))
-        angle = root(missing, np.zeros_like(high), high, tail, concentration)
-    return np.where(np.minimum(p, 1 - p) > 0, angle, math.pi) * np.sign(p - 0.5)
+    angle = root(missing, 0.0, math.pi, tail, concentration)
+    return np.where(tail > 0, angle, math.pi) * np.sign(p - 0.5)
 
 
 # From the mean resultant length (Banerjee et al. 2005).

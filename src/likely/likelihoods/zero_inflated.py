@@ -9,7 +9,7 @@ from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_shares
 from likely.constraints import Interval
-from likely.likelihoods._distribution import EACH, Array, Exact
+from likely.likelihoods._distribution import EACH, Array, Exact, OfForm
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._record import LIKELIHOODS, register
@@ -141,7 +141,7 @@ def _inflated(nll: Tensor, target: Tensor, inflation: Tensor) -> Tensor:
     return torch.where(zero, torch.where(likely_zero, near, far), above)
 
 
-class _ZeroInflated(Exact):
+class _ZeroInflated(OfForm):
     """A count that is zero with a probability of its own, and otherwise follows ``base``."""
 
     arg_constraints: ClassVar = {"inflation": constraints.unit_interval}
@@ -163,10 +163,8 @@ class _ZeroInflated(Exact):
         Returns:
             A new distribution of the same class.
         """
-        new = self._get_checked_instance(type(self), _instance)
-        new.base, new.inflation = self.base.expand(batch_shape), self.inflation.expand(batch_shape)
-        Distribution.__init__(new, torch.Size(batch_shape), validate_args=False)
-        new._validate_args = self._validate_args
+        new = super().expand(batch_shape, _instance)
+        new.base = self.base.expand(batch_shape)
         return new
 
     @property
