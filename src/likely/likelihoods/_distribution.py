@@ -1,5 +1,6 @@
 """Base classes of distributions, functions by SciPy, and the numbers of any torch distribution as NumPy arrays."""
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
@@ -93,9 +94,19 @@ class LocationScale(OfForm):
     support = constraints.real
     has_rsample = True
     scale: Tensor
+    __signature__: ClassVar[inspect.Signature]
 
-    def __init__(self, validate_args: bool | None, **parameters: Any) -> None:
-        for name, value in zip(parameters, broadcast_all(*parameters.values()), strict=True):
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        names = [inspect.Parameter(name, kind, annotation=Any) for name in cls.arg_constraints]
+        last = inspect.Parameter("validate_args", kind, default=None, annotation=bool | None)
+        cls.__signature__ = inspect.Signature([*names, last])
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = self.__signature__.bind(*values, **named).arguments
+        validate_args = given.pop("validate_args", None)
+        for name, value in zip(given, broadcast_all(*given.values()), strict=True):
             setattr(self, name, value)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -158,6 +169,13 @@ class LocationScale(OfForm):
 
     @abstractmethod
     def _standard_icdf(self, p: Tensor) -> Tensor: ...
+
+    def _implicit(self, z: Tensor, p: Tensor | float = 0.0) -> Tensor:
+        """``z`` with the gradients of the quantile function of p: dz = (dp - ∂F/∂φ dφ) / density."""
+        shapes = {name: getattr(self, name) for name in self.arg_constraints if name not in ("loc", "scale")}
+        gap = p - self._standard_cdf(z)
+        density = torch.exp(-type(self).nll(torch.zeros_like(z), z, scale=1.0, **shapes, **EACH))
+        return z + (gap - gap.detach()) / density.detach() if gap.requires_grad else z
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
         tiny = torch.finfo(self.loc.dtype).tiny

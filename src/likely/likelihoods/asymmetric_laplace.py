@@ -1,7 +1,5 @@
 """The asymmetric Laplace likelihood: quantile regression whose scale, and optionally level, learn."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -80,9 +78,6 @@ class AsymmetricLaplace(LocationScale, nll=asymmetric_laplace_nll, quantile=cons
     """
 
     quantile: Tensor
-
-    def __init__(self, quantile: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, quantile=quantile, loc=loc, scale=scale)
 
     @property
     def mean(self) -> Tensor:

@@ -64,7 +64,7 @@ def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value) -> Ten
     >>> beta_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]), concentration=5.0)
     tensor(-0.6555)
     """
-    x, y = prediction, target
+    x, y = prediction.clamp(-1e30, 1e30), target  # beyond, sums of its logarithms would overflow
     mean, rest = logsigmoid(x).exp(), logsigmoid(-x).exp()  # whose slopes are exact in both tails, the sigmoid's not
     excess = torch.where(x > 0, (1 - y) - rest, mean - y)  # of the mean, taken at the end that has more digits
     divergence = mean * _log_ratio(logsigmoid(x), y, excess) + rest * _log_ratio(logsigmoid(-x), 1 - y, -excess)

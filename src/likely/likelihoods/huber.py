@@ -106,9 +106,6 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
 
     delta: Tensor
 
-    def __init__(self, delta: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, delta=delta, loc=loc, scale=scale)
-
     def _masses(self) -> tuple[Tensor, Tensor]:
         """Z, and the share of one tail."""
         partition = huber_log_partition(self.delta).exp()

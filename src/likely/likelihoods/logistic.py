@@ -1,7 +1,6 @@
 """The logistic likelihood: between the normal and the Laplace, with a scale that learns."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -69,9 +68,6 @@ class Logistic(LocationScale, nll=logistic_nll):
     >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.5)), d.stddev
     (tensor(0.8808), tensor(1.), tensor(0.9069))
     """
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, loc=loc, scale=scale)
 
     def entropy(self) -> Tensor:
         """The differential entropy.

@@ -17,7 +17,7 @@ from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import Moment, Slot
-from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean
+from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean, within_floats
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
@@ -53,7 +53,8 @@ def negative_binomial_nll(prediction: Tensor, target: Tensor, *, dispersion: Val
     tensor(1.2550)
     """
     if log_input:
-        log_mean_power, spread = target * prediction, prediction + dispersion.log()
+        log_rate = within_floats(prediction)
+        log_mean_power, spread = target * log_rate, log_rate + dispersion.log()
     else:
         log_mean_power, spread = torch.xlogy(target, prediction), (prediction * dispersion).log()
     count = dispersion.reciprocal()

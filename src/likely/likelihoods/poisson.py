@@ -1,5 +1,6 @@
 """The Poisson likelihood of a count."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,12 @@ __all__ = ["Poisson", "PoissonLoss", "poisson_nll"]
 def log_factorial(count: Tensor) -> Tensor:
     """Log y!, of counts that need not be whole."""
     return torch.lgamma(count + 1)
+
+
+def within_floats(log_rate: Tensor) -> Tensor:
+    """The log rate, where neither its exponential nor a count times it overflows; its gradient passes the ends."""
+    highest = 0.9 * math.log(torch.finfo(log_rate.dtype).max)
+    return log_rate - (log_rate - log_rate.clamp(-1e30, highest)).detach()
 
 
 @functional_form(constant=log_factorial, target=check_counts)
@@ -53,7 +60,10 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True) -
     >>> poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
-    return prediction.exp() - target * prediction if log_input else prediction - torch.xlogy(target, prediction)
+    if not log_input:
+        return prediction - torch.xlogy(target, prediction)
+    log_rate = within_floats(prediction)
+    return log_rate.exp() - target * log_rate
 
 
 class Poisson(Exact, td.Poisson):

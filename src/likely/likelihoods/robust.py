@@ -144,9 +144,6 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
 
     alpha: Tensor
 
-    def __init__(self, alpha: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, alpha=alpha, loc=loc, scale=scale)
-
     @property
     def mean(self) -> Tensor:
         """The location; undefined at α = 0, as for the Cauchy."""
@@ -181,30 +178,14 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
         return 0.5 + torch.sign(z) * _half_mass(z.abs(), alpha)
 
     def _standard_icdf(self, p: Tensor) -> Tensor:
-        p, alpha = torch.broadcast_tensors(p, self.alpha)
-        with torch.no_grad():
-            z = torch.sign(p - 0.5) * by_scipy(_half_quantile, (p - 0.5).abs(), alpha)
-            z = torch.where((p == 0) | (p == 1), torch.sign(p - 0.5) * torch.inf, z)
-            z = torch.where((p < 0) | (p > 1), torch.nan, z)
+        z = by_scipy(_quantile, p, self.alpha)
         inside = z.isfinite()
-        quantile = self._implicit(torch.where(inside, z, 0.0), alpha, torch.where(inside, p, 0.5))
-        return quantile + torch.where(inside, 0.0, z)
+        return torch.where(inside, self._implicit(torch.where(inside, z, 0.0), torch.where(inside, p, 0.5)), z)
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
-        alpha = self.alpha.expand(shape)
         with torch.no_grad():
-            z = _rejection_sample(alpha)
-        return self._implicit(z, alpha) if alpha.requires_grad else z
-
-    def _implicit(self, z: Tensor, alpha: Tensor, p: Tensor | None = None) -> Tensor:
-        """``z`` with the gradients of the quantile function: dz = (dp - ∂F/∂α dα) / density."""
-        if not (alpha.requires_grad or (p is not None and p.requires_grad)):
-            return z
-        mass = 0.5 + torch.sign(z) * _half_mass(z.abs(), alpha)
-        gap = (0.0 if p is None else p - p.detach()) - (mass - mass.detach())
-        with torch.no_grad():
-            density = torch.exp(-rho(z, alpha) - log_partition(alpha))
-        return z + gap / density
+            z = _rejection_sample(self.alpha.expand(shape))
+        return self._implicit(z)
 
 
 def _reach(alpha: Tensor, depth: float = 38.0) -> Tensor:
@@ -230,14 +211,16 @@ def _half_mass(z: Tensor, alpha: Tensor) -> Tensor:
     return (log_density.exp() * width * torch.as_tensor(gauss_legendre(48)[1]).to(alpha)).sum((-2, -1))
 
 
-def _half_quantile(mass: Array, alpha: Array) -> Array:
-    """The z ≥ 0 with ``mass`` between 0 and it."""
+def _quantile(p: Array, alpha: Array) -> Array:
+    """The z with p below it: ±∞ at 0 and 1, NaN beyond."""
 
     def gap(v: Array, mass: Array, alpha: Array) -> Array:
         return _half_mass(torch.as_tensor(np.sinh(v)), torch.as_tensor(alpha)).numpy() - mass
 
+    mass = np.abs(p - 0.5)
     end = torch.asinh(_reach(torch.as_tensor(alpha))).numpy()
-    return np.sinh(root(gap, np.zeros_like(end), end, mass, alpha))
+    size = np.sinh(root(gap, np.zeros_like(end), end, mass, alpha))
+    return np.sign(p - 0.5) * np.where(mass < 0.5, size, np.where(mass == 0.5, np.inf, np.nan))
 
 
 def _rejection_sample(alpha: Tensor) -> Tensor:

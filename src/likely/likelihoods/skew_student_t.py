@@ -1,7 +1,6 @@
 """Student's t likelihood with one scale per side, for heavy tails that are heavier on one side."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -106,9 +105,6 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
     df: Tensor
     skew: Tensor
 
-    def __init__(self, df: Any, skew: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, df=df, skew=skew, loc=loc, scale=scale)
-
     @property
     def mean(self) -> Tensor:
         """The mean, which is above ``loc`` for a positive skew; NaN for df ≤ 1, where there is none."""
@@ -153,19 +149,11 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
         return torch.where(inside, torch.where(low, size, -size), ends)
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
-        symmetric, skew = StudentT(self.df.expand(shape), validate_args=False), self.skew.expand(shape)
-        size = symmetric.rsample().abs()
-        above = torch.rand(shape, dtype=skew.dtype, device=skew.device) < torch.sigmoid(2 * skew)
-        side = torch.where(above, skew, -skew).detach()
-        z = torch.where(above, size, -size) * torch.exp(side)
-        if not skew.requires_grad:
-            return z
-        # The quantile's slope in the skew: the side grows, and mass passes the mode from one side to the other.
         with torch.no_grad():
-            density = symmetric._density(size)
-            mills = torch.where(density > 1e-30, symmetric.cdf(-size) / density, size / symmetric.df)
-            slope = z.abs() + mills / torch.cosh(skew)
-        return z + slope * (skew - skew.detach())
+            size = StudentT(self.df.expand(shape), validate_args=False).sample().abs()
+            above = torch.rand_like(size) < torch.sigmoid(2 * self.skew)
+            z = torch.where(above, size, -size) * torch.exp(torch.where(above, self.skew, -self.skew))
+        return self._implicit(z)
 
     def _symmetric(self) -> StudentT:
         return StudentT(self.df, validate_args=False)

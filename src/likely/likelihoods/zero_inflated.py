@@ -74,9 +74,6 @@ def zero_inflated_poisson_nll(
     >>> zero_inflated_poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]), inflation=0.5)
     tensor(1.2915)
     """
-    if log_input:  # a zero says nothing about a rate so high, and the slope of its exponential must not be infinite
-        high = 0.5 * float(np.log(torch.finfo(prediction.dtype).max))
-        prediction = torch.where(target == 0, prediction.clamp(max=high), prediction)
     return _inflated(poisson_nll(prediction, target, log_input=log_input, **_EACH), target, inflation)
 
 
