@@ -1,7 +1,6 @@
 """Base classes of distributions, functions by SciPy, and the numbers of any torch distribution as NumPy arrays."""
 
 import inspect
-from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
@@ -43,8 +42,7 @@ class Exact(Distribution):
     def _density(self, value: Tensor) -> Tensor:
         return torch.exp(-self._nll(value))
 
-    @abstractmethod
-    def _nll(self, value: Tensor) -> Tensor: ...
+    _nll: Callable[[Tensor], Tensor]
 
 
 class OfForm(Exact):
@@ -94,6 +92,9 @@ class LocationScale(OfForm):
     support = constraints.real
     has_rsample = True
     scale: Tensor
+    _standard_variance: Callable[[], Tensor]
+    _standard_cdf: Callable[[Tensor], Tensor]
+    _standard_icdf: Callable[[Tensor], Tensor]
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **rest: Any) -> None:
@@ -160,15 +161,6 @@ class LocationScale(OfForm):
         """
         shape = self._extended_shape(sample_shape)
         return self.loc + self.scale * self._standard_rsample(shape)
-
-    @abstractmethod
-    def _standard_variance(self) -> Tensor: ...
-
-    @abstractmethod
-    def _standard_cdf(self, z: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def _standard_icdf(self, p: Tensor) -> Tensor: ...
 
     def _implicit(self, z: Tensor, p: Tensor | float = 0.0) -> Tensor:
         """``z`` with the gradients of the quantile function of p: dz = (dp - ∂F/∂φ dφ) / density."""

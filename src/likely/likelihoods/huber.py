@@ -167,13 +167,10 @@ class HuberLoss(
 def _crps(distribution: Huber, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     size = np.abs(z)
-    d = np.minimum(np.atleast_1d(distribution.delta.numpy()), 38.0)  # beyond, the tails weigh less than rounding
-    tip = np.exp(-0.5 * d**2)
-    partition = huber_log_partition(torch.from_numpy(d)).exp().numpy()
-    tail = tip / (d * partition)
+    central = Huber(distribution.delta.clamp(max=38.0), 0.0, 1.0)  # beyond, the tails weigh less than rounding
+    d, (partition, tail) = central.delta.numpy(), (part.numpy() for part in central._masses())
     inside, beyond = np.minimum(size, d), np.maximum(size - d, 0)
-    centre = _SQRT_2PI * special.erf(inside / math.sqrt(2)) / partition
-    mass = np.where(size <= d, centre, 1 - 2 * tail * np.exp(-d * beyond))
+    mass = 2 * central.cdf(torch.from_numpy(size)).numpy() - 1
     outer = tail * (d + 1 / d - (size + 1 / d) * np.exp(-d * beyond))
     moment = -np.expm1(-0.5 * inside**2) / partition + np.where(size <= d, 0.0, outer)
     return scale * (size * mass - 2 * moment + _crps_constant(d, partition, tail))

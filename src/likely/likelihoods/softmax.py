@@ -326,16 +326,10 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
 
     def _mistake(self, prediction: Tensor) -> str | None:
         axis = _axes(prediction)[0]
-        if prediction.ndim == 0:
-            return None
-        low, high = (float(end) for end in prediction.aminmax())
-        if (
-            low >= 0
-            and high <= 1
-            and float((prediction.sum(axis) - 1).abs().max()) < 1e-3
-            and prediction.shape[axis] > 1
-        ):
-            return "predictions look like probabilities, which sum to 1 in each row: give logits, or their logarithms"
+        if prediction.ndim and prediction.shape[axis] > 1 and float(prediction.min()) >= 0:
+            sums = prediction.sum(axis)
+            if float((sums - 1).abs().max()) < 1e-3:
+                return "predictions look like probabilities, which sum to 1 per row: give logits, or their logarithms"
         return super()._mistake(prediction)
 
     def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
