@@ -123,12 +123,16 @@ _POWER_LAW_LOG_RATIO = 20.0  # of -z and √df: the tail is a power of z to the 
 
 
 def _lower_tail(z: Array, df: Array) -> Array:
-    """P(T < z) for z ≤ 0."""
-    return special.stdtr(df, z)
+    """P(T < z) for z ≤ 0; far out, where SciPy squares z, by the power law of the tail."""
+    with np.errstate(over="ignore", divide="ignore"):
+        log_ratio = np.log(-z) - 0.5 * np.log(df)
+        power = np.exp(-df * np.maximum(log_ratio, 0.0) - np.log(df) - special.betaln(0.5 * df, 0.5))
+        far = log_ratio > _POWER_LAW_LOG_RATIO
+        return np.where(far, power, special.stdtr(df, np.where(far, 0.0, z)))
 
 
 def _lower_quantile(p: Array, df: Array) -> Array:
-    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½; far out, where SciPy squares z, by the power law of the tail."""
+    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½; far out by the power law, too."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         log_ratio = -(np.log(p) + np.log(df) + special.betaln(0.5 * df, 0.5)) / df
         far = log_ratio > _POWER_LAW_LOG_RATIO
