@@ -104,8 +104,7 @@ def fit_shared(loss: Any, batches: Iterable[Any]) -> None:
         return
     twin = copy.deepcopy(loss).double().eval().requires_grad_(False)
     twin.reduction, twin.multiplier, twin.validate_args = "mean", 1.0, False
-    given = {name: value for name, value in rows.items() if name in ("prediction", "target", "sample_weight")}
-    twin.start(**given)
+    twin.start(rows["prediction"], rows["target"], sample_weight=rows.get("sample_weight"))
     raw = [getattr(twin, name).raw.requires_grad_() for name in shared]
     optimizer = torch.optim.LBFGS(
         raw, max_iter=500, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
