@@ -119,3 +119,13 @@ def test_behaves_like_a_torch_distribution():
         Robust(-0.1, 0.0, 1.0, validate_args=True)
     with pytest.raises(ValueError, match="scale"):
         Huber(1.0, 0.0, 0.0, validate_args=True)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 3.0])
+def test_the_entropy_of_the_robust_distribution_has_its_gradient(alpha):
+    def entropy(value: float) -> float:
+        return Robust(torch.tensor(value, dtype=torch.float64), 0.0, 1.0).entropy().item()
+
+    shape = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(Robust(shape, 0.0, 1.0).entropy(), shape)
+    assert slope.item() == pytest.approx((entropy(alpha + 1e-5) - entropy(alpha - 1e-5)) / 2e-5, rel=1e-6)

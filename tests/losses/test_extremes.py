@@ -81,3 +81,20 @@ def test_no_finite_input_gives_nan(likelihood: Likelihood, dtype, fused):
         grads = torch.autograd.grad(nll.sum(), leaves)
         for name, value in zip(["loss", "prediction", *phi], (nll, *grads), strict=True):
             assert not value.isnan().any(), (name, x, spread)
+
+
+@together("form", ["poisson_nll", "negative_binomial_nll", "zero_inflated_poisson_nll", "beta_nll"])
+def test_predictions_up_to_the_largest_float_have_finite_losses_and_gradients(form):
+    parameters = {
+        "poisson_nll": {},
+        "negative_binomial_nll": {"dispersion": 0.5},
+        "zero_inflated_poisson_nll": {"inflation": 0.2},
+        "beta_nll": {"concentration": 3.0},
+    }[form]
+    for size, sign in itertools.product((1.0, 90.0, 1e10, 5e35, 3e38), (1, -1)):
+        for target in (0.3, 0.9) if form == "beta_nll" else (0.0, 3.0, 1000.0):
+            x = torch.tensor(sign * size, requires_grad=True)
+            loss = getattr(F, form)(x, torch.tensor(target), **parameters)
+            (slope,) = torch.autograd.grad(loss, x)
+            assert loss.isfinite(), (size, sign, target)
+            assert slope.isfinite(), (size, sign, target)

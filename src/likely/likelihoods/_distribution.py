@@ -1,18 +1,22 @@
-"""Base classes of distributions with a location and a scale, and distribution functions by SciPy."""
+"""Base classes of distributions, functions by SciPy, and the numbers of any torch distribution as NumPy arrays."""
 
-from abc import abstractmethod
+import inspect
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import elementwise
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
-from likely.likelihoods._form import How
+from likely._rows.blocks import row_blocks
 
-EACH: How = {"reduction": "none", "validate_args": False}
+EACH: dict[str, Any] = {"reduction": "none", "validate_args": False}
 Function = Callable[..., Any]
 
 
@@ -38,8 +42,7 @@ class Exact(Distribution):
     def _density(self, value: Tensor) -> Tensor:
         return torch.exp(-self._nll(value))
 
-    @abstractmethod
-    def _nll(self, value: Tensor) -> Tensor: ...
+    _nll: Callable[[Tensor], Tensor]
 
 
 class OfForm(Exact):
@@ -89,9 +92,22 @@ class LocationScale(OfForm):
     support = constraints.real
     has_rsample = True
     scale: Tensor
+    _standard_variance: Callable[[], Tensor]
+    _standard_cdf: Callable[[Tensor], Tensor]
+    _standard_icdf: Callable[[Tensor], Tensor]
+    __signature__: ClassVar[inspect.Signature]
 
-    def __init__(self, validate_args: bool | None, **parameters: Any) -> None:
-        for name, value in zip(parameters, broadcast_all(*parameters.values()), strict=True):
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        names = [inspect.Parameter(name, kind, annotation=Any) for name in cls.arg_constraints]
+        last = inspect.Parameter("validate_args", kind, default=None, annotation=bool | None)
+        cls.__signature__ = inspect.Signature([*names, last])
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = self.__signature__.bind(*values, **named).arguments
+        validate_args = given.pop("validate_args", None)
+        for name, value in zip(given, broadcast_all(*given.values()), strict=True):
             setattr(self, name, value)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -146,14 +162,12 @@ class LocationScale(OfForm):
         shape = self._extended_shape(sample_shape)
         return self.loc + self.scale * self._standard_rsample(shape)
 
-    @abstractmethod
-    def _standard_variance(self) -> Tensor: ...
-
-    @abstractmethod
-    def _standard_cdf(self, z: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def _standard_icdf(self, p: Tensor) -> Tensor: ...
+    def _implicit(self, z: Tensor, p: Tensor | float = 0.0) -> Tensor:
+        """``z`` with the gradients of the quantile function of p: dz = (dp - ∂F/∂φ dφ) / density."""
+        shapes = {name: getattr(self, name) for name in self.arg_constraints if name not in ("loc", "scale")}
+        gap = p - self._standard_cdf(z)
+        density = torch.exp(-type(self).nll(torch.zeros_like(z), z, scale=1.0, **shapes, **EACH))
+        return z + (gap - gap.detach()) / density.detach() if gap.requires_grad else z
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
         tiny = torch.finfo(self.loc.dtype).tiny
@@ -218,3 +232,120 @@ class _Sloped(torch.autograd.Function):
             grad * ctx.slope(place, value).to(grad).nan_to_num() if needed else None
             for place, needed in enumerate(ctx.needs_input_grad, -2)
         )
+
+
+Array = NDArray[Any]
+NODES = 24
+
+
+def through_torch(thing: Any, method: str, x: Array) -> Array:
+    """``thing.method(x)`` in the precision and on the device of ``thing``, back as float64."""
+    parameter = _tensor_of(thing)
+    value = torch.as_tensor(x) if parameter is None else torch.as_tensor(x).to(parameter)
+    with torch.no_grad():
+        result: Tensor = getattr(thing, method)(value)
+    return result.double().numpy(force=True)
+
+
+def in_double(distribution: Distribution) -> bool:
+    """Whether the distribution computes in float64."""
+    parameter = _tensor_of(distribution)
+    return parameter is None or parameter.dtype == torch.float64
+
+
+def _tensor_of(thing: Any) -> Tensor | None:
+    for value in vars(thing).values():
+        parameter = _tensor_of(value) if isinstance(value, Distribution) else value
+        if isinstance(parameter, Tensor) and parameter.is_floating_point():
+            return parameter
+    return None
+
+
+def cdf(distribution: Distribution, x: Array) -> Array:
+    """P(X ≤ x), also for x outside the support."""
+    kind = type(distribution).__name__
+    low, high = bounds(distribution)
+    try:
+        inside = through_torch(distribution, "cdf", x.clip(low, high))
+    except NotImplementedError:
+        raise TypeError(f"{kind} has no cdf: draw samples and use crps_from_samples, or give it a cdf") from None
+    if np.isnan(inside).any():
+        raise ValueError(f"the cdf of {kind} is NaN at some values: let it be 0 and 1 beyond its support")
+    return np.where(x < low, 0.0, np.where(x > high, 1.0, inside))
+
+
+def quantile(distribution: Distribution, p: float) -> Array:
+    """The smallest x with P(X ≤ x) ≥ p."""
+    level = np.full(distribution.batch_shape, p)
+    try:
+        return through_torch(distribution, "icdf", level)
+    except NotImplementedError:
+        return _inverted(distribution, level)
+
+
+def _inverted(distribution: Distribution, p: Array) -> Array:
+    """Quantiles by bisection in sinh⁻¹ x, right to 1e-13, for distributions that have a CDF only."""
+    low, high = np.full(p.shape, -700.0), np.full(p.shape, 700.0)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = cdf(distribution, np.sinh(middle)) < p
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.round(np.sinh(high)) if is_discrete(distribution) else np.sinh(high)
+
+
+def _support(distribution: Distribution) -> Any:
+    try:
+        return distribution.support
+    except NotImplementedError:
+        return None
+
+
+def bounds(distribution: Distribution) -> tuple[Array, Array]:
+    """The ends of the support where it states them."""
+    support = _support(distribution)
+    low, high = getattr(support, "lower_bound", -np.inf), getattr(support, "upper_bound", np.inf)
+    return torch.as_tensor(low).double().numpy(force=True), torch.as_tensor(high).double().numpy(force=True)
+
+
+def check_support(distribution: Distribution, y: Array) -> None:
+    """Raise an error if the target lies outside the support, where the distribution states one."""
+    support = _support(distribution)
+    if support is not None and not through_torch(support, "check", y).all():
+        kind = type(distribution).__name__
+        raise ValueError(f"y_true lies outside the support of {kind}: choose a distribution that covers it")
+
+
+def is_discrete(distribution: Distribution) -> bool:
+    """Whether the support is countable."""
+    try:
+        return bool(getattr(_support(distribution), "is_discrete", False))
+    except NotImplementedError:  # of a support that depends on the parameters
+        return False
+
+
+def standardised(distribution: Distribution, y: Array) -> tuple[Array, Array]:
+    """(y - loc) / scale, and the scale."""
+    loc, scale = distribution.loc.numpy(), distribution.scale.numpy()  # type: ignore[attr-defined]
+    return (y - loc) / scale, scale
+
+
+def root(function: Any, low: Any, high: Any, *arguments: Array) -> Array:
+    """Where an increasing function of x and the arguments crosses zero, elementwise; ``high`` if it does not."""
+    found = elementwise.find_root(function, (low, high), args=arguments)
+    return np.where(found.success, found.x, high)
+
+
+def over_distinct(function: Any, *parameters: Array, cells: int) -> Array:
+    """A function of parameters in one dimension, computed once per distinct value, in blocks of rows of ``cells``."""
+    values, which = np.unique(np.stack(parameters), axis=1, return_inverse=True)
+    blocks = row_blocks(values.shape[1], cells)
+    return np.concatenate([function(*values[:, block]) for block in blocks])[which.ravel()]
+
+
+@cache
+def gauss_legendre(count: int = NODES) -> tuple[Array, Array, Array]:
+    """Gauss–Legendre nodes and weights on [0, 1], and the matrix that integrates from 0 up to each node."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    values = np.polynomial.legendre.legvander(nodes, count)
+    upto = values @ np.polynomial.legendre.legint(np.linalg.inv(values[:, :-1]), lbnd=-1)
+    return (nodes + 1) / 2, weights / 2, upto / 2

@@ -2,9 +2,9 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, TypedDict, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,15 +24,7 @@ from likely.likelihoods._fused import Fused
 Value = Tensor | Any  # callers pass a number or a tensor; the formula receives a tensor
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 Check = Callable[[str, Any, bool | None], None]
-Formula = TypeVar("Formula", bound=Callable[..., Tensor])
-
-
-class How(TypedDict, total=False):
-    """Options that every functional form has besides its parameters."""
-
-    reduction: str
-    full: bool
-    validate_args: bool | None
+Form = Callable[..., Tensor]
 
 
 def functional_form(
@@ -43,7 +35,7 @@ def functional_form(
     mean: Check = check_not_negative,
     fused: bool = False,
     **checks: Check,
-) -> Callable[[Formula], Formula]:
+) -> Callable[[Form], Form]:
     """Decorator that turns the formula of a density into a function ``name_nll(prediction, target, *, parameters)``.
 
     The formula receives tensors that broadcast, of one dtype that is at least float32, and returns the negative
@@ -72,10 +64,23 @@ def functional_form(
     tensor(1.6931)
     """
 
-    def decorate(formula: Formula) -> Formula:
-        rules = _Rules(formula, check_positive_target if log_target else target, log_target, mean, fused, checks)
+    def decorate(formula: Form) -> Form:
+        first, second, *keywords = (
+            p.replace(annotation=Tensor | float) if p.annotation is Value else p  # callers may pass numbers
+            for p in inspect.signature(formula).parameters.values()
+        )
+        if any(p.kind is not p.KEYWORD_ONLY for p in keywords):
+            raise TypeError(f"{formula.__name__} must take its parameters by name: (prediction, target, *, …)")
+        defaults = {p.name: p.default for p in keywords if p.default is not p.empty}
+        options = [name for name, default in defaults.items() if isinstance(default, bool)]
+        ranges = {p.name: checks.get(p.name, check_positive) for p in keywords if p.name not in options}
+        order = tuple(sorted(ranges, key=lambda name: name != "scale"))  # in which kernels read parameters
+        check_target = check_positive_target if log_target else target
+        kind = formula.__name__.removesuffix("_nll")
 
-        @wraps(formula)
+        def in_order(prediction: Tensor, target: Tensor, *values: Tensor, **chosen: bool) -> Tensor:
+            return formula(prediction, target, **dict(zip(order, values, strict=True)), **chosen)
+
         def form(
             prediction: Tensor,
             target: Tensor,
@@ -85,92 +90,48 @@ def functional_form(
             validate_args: bool | None = None,
             **given: Any,
         ) -> Tensor:
-            return rules.nll(prediction, target, given, constant if full else 0.0, reduction, validate_args)
+            given = {**defaults, **given}
+            if given.keys() != {*order, *options}:
+                try:
+                    signature.bind(prediction, target, **given)  # raises an error that names what is missing
+                except TypeError as error:
+                    raise TypeError(f"{formula.__name__}() {error}") from None
+            check_reduction(reduction)
+            chosen, values = ({name: given[name] for name in names} for names in (options, order))
+            inputs: Any = (prediction, target, *_as_tensors(prediction, values.values()))
+            added: Any = constant if full else 0.0
+            fits_kernel = fused and applies(*inputs)
+            if fits_kernel and reduction != "none" and prediction.is_cpu:
+                total = location_nll(kind, *inputs, constant=added, reduction=reduction)
+                # Values out of range make the sum infinite or NaN: only then is a pass over memory spent to find them.
+                if math.isfinite(total.item()):
+                    return total
+            for name, in_range in ranges.items():
+                in_range(name, values[name], validate_args)
+            if not chosen.get("log_input", True):
+                check_floating("prediction", prediction)
+                mean("prediction", prediction, validate_args)
+            if check_target:
+                check_target("target", target, validate_args)
+            if not fits_kernel:
+                inputs = prepare(prediction, logarithm(prediction, target) if log_target else target, **values)
+            if fits_kernel or (fused and applies(*inputs)):
+                return location_nll(kind, *inputs, constant=added, reduction=reduction)
+            nll = in_order(*inputs, **chosen)
+            if added:
+                nll = nll + (added(inputs[1]) if callable(added) else added)
+            return reduce(nll, reduction)
 
+        general = [p for p in inspect.signature(form).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        signature = inspect.Signature([first, second, *keywords, *general])
+        form = wraps(formula)(form)
+        form.__signature__ = signature  # type: ignore[attr-defined]
         if fused:
-            PLAIN[rules.kind] = rules.in_order
-            form.fused = Fused(rules.kind, rules.order, constant)  # type: ignore[attr-defined, arg-type]
-        # The annotations of the general form are the formula's, by functools.wraps.
-        general = inspect.signature(form, follow_wrapped=False).parameters
-        how = [general[name].replace(annotation=kind) for name, kind in How.__annotations__.items()]
-        form.__signature__ = inspect.Signature([*rules.signature.parameters.values(), *how])  # type: ignore[attr-defined]
-        return form  # type: ignore[return-value]
+            PLAIN[kind] = in_order
+            form.fused = Fused(kind, order, constant)  # type: ignore[attr-defined, arg-type]
+        return form
 
     return decorate
-
-
-class _Rules:
-    """How a formula is computed: its parameters and options, what is checked, and by which way."""
-
-    def __init__(
-        self,
-        formula: Callable[..., Tensor],
-        target: Check | None,
-        log_target: bool,
-        mean: Check,
-        fused: bool,
-        checks: Mapping[str, Check],
-    ) -> None:
-        self.formula, self.target, self.log_target, self.mean, self.fused = formula, target, log_target, mean, fused
-        first, second, *keywords = (
-            p.replace(annotation=Tensor | float) if p.annotation is Value else p  # callers may pass numbers
-            for p in inspect.signature(formula).parameters.values()
-            if p.kind is not p.VAR_KEYWORD
-        )
-        if any(p.kind is not p.KEYWORD_ONLY for p in keywords):
-            raise TypeError(f"{formula.__name__} must take its parameters by name: (prediction, target, *, …)")
-        self.signature = inspect.Signature([first, second, *keywords])
-        self.defaults = {p.name: p.default for p in keywords if p.default is not p.empty}
-        self.options = [name for name, default in self.defaults.items() if isinstance(default, bool)]
-        self.ranges = {p.name: checks.get(p.name, check_positive) for p in keywords if p.name not in self.options}
-        self.order = tuple(sorted(self.ranges, key=lambda name: name != "scale"))  # in which kernels read parameters
-        self.kind = formula.__name__.removesuffix("_nll")
-
-    def in_order(self, prediction: Tensor, target: Tensor, *values: Tensor, **options: Any) -> Tensor:
-        """The NLL of every element without constants, of parameters in the order of kernels."""
-        return self.formula(prediction, target, **dict(zip(self.order, values, strict=True)), **options)
-
-    def nll(
-        self,
-        prediction: Tensor,
-        target: Tensor,
-        given: dict[str, Any],
-        constant: Any,
-        reduction: str,
-        validate_args: bool | None,
-    ) -> Tensor:
-        """The NLL by its fused kernel where that applies, else by torch's operations."""
-        given = {**self.defaults, **given}
-        if given.keys() != {*self.order, *self.options}:
-            try:
-                self.signature.bind(prediction, target, **given)  # raises an error that names what is missing
-            except TypeError as error:
-                raise TypeError(f"{self.formula.__name__}() {error}") from None
-        check_reduction(reduction)
-        options = {name: given[name] for name in self.options}
-        values = {name: given[name] for name in self.order}
-        inputs: Any = (prediction, target, *_as_tensors(prediction, values.values()))
-        fused = self.fused and applies(*inputs)
-        if fused and reduction != "none" and prediction.is_cpu:
-            total = location_nll(self.kind, *inputs, constant=constant, reduction=reduction)
-            # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory spent to find it.
-            if math.isfinite(total.item()):
-                return total
-        for name, in_range in self.ranges.items():
-            in_range(name, values[name], validate_args)
-        if not options.get("log_input", True):
-            check_floating("prediction", prediction)
-            self.mean("prediction", prediction, validate_args)
-        if self.target:
-            self.target("target", target, validate_args)
-        if not fused:
-            inputs = prepare(prediction, logarithm(prediction, target) if self.log_target else target, **values)
-        if fused or (self.fused and applies(*inputs)):
-            return location_nll(self.kind, *inputs, constant=constant, reduction=reduction)
-        nll = self.in_order(*inputs, **options)
-        if constant:
-            nll = nll + (constant(inputs[1]) if callable(constant) else constant)
-        return reduce(nll, reduction)
 
 
 def logarithm(prediction: Tensor, target: Tensor) -> Tensor:

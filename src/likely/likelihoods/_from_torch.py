@@ -1,6 +1,5 @@
 """Convert a loss of ``torch.nn`` into the equivalent likelihood, whose parameter learns."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -69,23 +68,22 @@ def from_torch(
     >>> likely.from_torch(torch.nn.MSELoss(), scale=1.0)(torch.zeros(2), torch.tensor([1.0, 3.0]))
     tensor(5.)
     """
-    convert = _KNOWN.get(type(loss))
-    if convert is None:
+    if type(loss) not in _KNOWN:
         names = ", ".join(kind.__name__ for kind in _KNOWN)
         raise TypeError(f"from_torch takes one of torch.nn's {names}; got {_described(loss)}")
-    likelihood, options = convert(loss)
+    likelihood, options = _KNOWN[type(loss)]
+    options = options | {name: getattr(loss, name) for name in _SAME_OPTIONS if hasattr(loss, name)}
+    if isinstance(loss, nn.SmoothL1Loss):
+        likelihood = HuberLoss if loss.beta else LaplaceLoss
+        options |= {"delta": loss.beta, "multiplier": 1 / loss.beta} if loss.beta else {}
     if likelihood is NegativeBinomialLoss:
         dispersion = parameters.setdefault("dispersion", Global())
         if isinstance(dispersion, int | float) and dispersion == 0:
             likelihood, parameters = PoissonLoss, {k: v for k, v in parameters.items() if k != "dispersion"}
     full = bool(getattr(loss, "full", False)) if full is None else full
-    options |= {"reduction": loss.reduction, "full": full, "validate_args": validate_args, **parameters}
-    converted = likelihood(**options)
+    converted = likelihood(**options, full=full, validate_args=validate_args, **parameters)
     weights = [weight for weight in loss.buffers() if weight is not None]
     return converted.to(weights[0].device) if weights else converted
-
-
-Recipe = Callable[[Any], tuple[type[LikelihoodLoss], dict[str, Any]]]
 
 
 def _described(loss: object) -> str:
@@ -97,23 +95,17 @@ def _described(loss: object) -> str:
     return type(loss).__name__
 
 
-def _smooth_l1(loss: nn.SmoothL1Loss) -> tuple[type[LikelihoodLoss], dict[str, Any]]:
-    if loss.beta == 0:
-        return LaplaceLoss, {}
-    return HuberLoss, {"delta": loss.beta, "multiplier": 1 / loss.beta}
-
-
-_KNOWN: dict[type[nn.Module], Recipe] = {
-    nn.MSELoss: lambda loss: (NormalLoss, {"multiplier": 2.0}),
-    nn.L1Loss: lambda loss: (LaplaceLoss, {}),
-    nn.HuberLoss: lambda loss: (HuberLoss, {"delta": loss.delta}),
-    nn.SmoothL1Loss: _smooth_l1,
-    nn.CrossEntropyLoss: lambda loss: (
-        SoftmaxLoss,
-        {"weight": loss.weight, "ignore_index": loss.ignore_index, "label_smoothing": loss.label_smoothing},
-    ),
-    nn.NLLLoss: lambda loss: (SoftmaxLoss, {"weight": loss.weight, "ignore_index": loss.ignore_index}),
-    nn.BCEWithLogitsLoss: lambda loss: (BernoulliLoss, {"weight": loss.weight, "pos_weight": loss.pos_weight}),
-    nn.BCELoss: lambda loss: (BernoulliLoss, {"weight": loss.weight, "logits": False}),
-    nn.PoissonNLLLoss: lambda loss: (NegativeBinomialLoss, {"log_input": loss.log_input, "eps": loss.eps}),
+_SAME_OPTIONS = (
+    "reduction", "delta", "weight", "pos_weight", "ignore_index", "label_smoothing", "log_input", "eps",
+)  # fmt: skip
+_KNOWN: dict[type[nn.Module], tuple[type[LikelihoodLoss], dict[str, Any]]] = {
+    nn.MSELoss: (NormalLoss, {"multiplier": 2.0}),
+    nn.L1Loss: (LaplaceLoss, {}),
+    nn.HuberLoss: (HuberLoss, {}),
+    nn.SmoothL1Loss: (HuberLoss, {}),
+    nn.CrossEntropyLoss: (SoftmaxLoss, {}),
+    nn.NLLLoss: (SoftmaxLoss, {}),
+    nn.BCEWithLogitsLoss: (BernoulliLoss, {}),
+    nn.BCELoss: (BernoulliLoss, {"logits": False}),
+    nn.PoissonNLLLoss: (NegativeBinomialLoss, {}),
 }

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,20 +23,10 @@ from likely._validation import (
 )
 from likely.likelihoods._fused import Fused, FusedPath, same_device
 from likely.likelihoods._row_weights import Features, along, harmless_features, kept_rows, row_weight, weighted
-from likely.likelihoods._slot import Slot, aligned, as_parameter
-from likely.likelihoods._start import fit_shared, may_start
+from likely.likelihoods._slot import ParameterLike, Slot, aligned, as_parameter, fit_shared, may_start
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 Phi = dict[str, Any]
-
-
-class LossOptions(TypedDict, total=False):
-    """Options of every loss; :class:`LikelihoodLoss` describes them."""
-
-    reduction: str
-    full: bool
-    multiplier: float
-    validate_args: bool | None
 
 
 class LikelihoodLoss(nn.Module):
@@ -47,6 +37,7 @@ class LikelihoodLoss(nn.Module):
     prediction as ``loc`` and the parameters by name, the subclass defines ``_distribution(prediction, phi)``.
 
     Args:
+        *values: the likelihood's parameters, in the order of its slots; or by name, as below.
         reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element), as in ``torch.nn``.
         full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
             log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
@@ -74,6 +65,7 @@ class LikelihoodLoss(nn.Module):
     nll: ClassVar[Callable[..., Tensor]]
     family: ClassVar[type[Distribution]]
     beta: float = 0.0
+    _of_classes: ClassVar[bool] = False  # whose NLL is never negative
     _harmless: ClassVar[float] = 0.5  # allowed as prediction and as target
     _fused: ClassVar[Fused | None] = None
     _formula: ClassVar[Callable[..., Tensor] | None] = None  # of the NLL per element, where there is a kernel too
@@ -89,16 +81,15 @@ class LikelihoodLoss(nn.Module):
         # Not inherited, because a subclass may change what the kernel computes.
         cls._fused = getattr(nll, "fused", None)
         cls._formula = getattr(nll, "__wrapped__", None) if cls._fused else None
-        if "__init__" in vars(cls):
-            cls.__init__.__signature__ = _with_options(cls.__init__, super(cls, cls).__init__)  # type: ignore[attr-defined]
         attributes = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
         for name, value in attributes.items():
             if value:  # otherwise inherited
                 setattr(cls, name, value)
+        cls.__signature__ = _signature(cls)
 
     def __init__(
         self,
-        *,
+        *values: ParameterLike,
         reduction: str = "mean",
         full: bool = True,
         multiplier: float = 1.0,
@@ -112,13 +103,14 @@ class LikelihoodLoss(nn.Module):
         self.multiplier = float(multiplier)
         self._optimizer_check, self._value_check, self._fused_path = OptimizerCheck(), ValueCheck(), FusedPath()
         self._begun = False  # whether no parameter waits for the first batch
+        if unknown := parameters.keys() - self.slots.keys():
+            known = ", ".join(inspect.signature(type(self)).parameters)
+            raise TypeError(f"{type(self).__name__} has no parameter {', '.join(unknown)}; it has {known}")
+        parameters = _of_slots(self.slots).bind(*values, **parameters).arguments
         for name, slot in self.slots.items():
-            parameter = as_parameter(name, parameters.pop(name, None), slot)
+            parameter = as_parameter(name, parameters.get(name, slot.default), slot)
             parameter.follows_errors = any(other.start for other in self.slots.values())
             setattr(self, name, parameter)
-        if parameters:
-            known = ", ".join(dict.fromkeys([*self.slots, *inspect.signature(type(self)).parameters]))
-            raise TypeError(f"{type(self).__name__} has no parameter {', '.join(parameters)}; it has {known}")
 
     def forward(
         self,
@@ -290,7 +282,7 @@ class LikelihoodLoss(nn.Module):
         """Compute the NLL minus its value at a zero residual, which is never negative, for logging.
 
         The likelihood of real numbers is a density, so its NLL may be negative. That is not an error, but such values
-        cannot be shown on a logarithmic scale.
+        cannot be shown on a logarithmic scale. That of classes is never negative, and is returned as it is.
 
         Args:
             prediction: as in :meth:`forward`.
@@ -305,8 +297,10 @@ class LikelihoodLoss(nn.Module):
         self._check(prediction, target)
         with torch.no_grad(), self._unchanged_on_error():
             phi = self._phi(prediction, features, index)
-            above = self._nll(prediction, target, phi) - self._lowest(prediction, target, phi)
-            return self._reduce(above.clamp(min=0), self._counted(target), sample_weight)
+            above = self._nll(prediction, target, phi)
+            if not self._of_classes:
+                above = (above - self._lowest(prediction, target, phi)).clamp(min=0)
+            return self._reduce(above, self._counted(target), sample_weight)
 
     def distribution(
         self, prediction: Tensor, *, features: Features = None, index: Tensor | None = None
@@ -451,29 +445,34 @@ class LikelihoodLoss(nn.Module):
         return self.family(loc=prediction, **phi)  # type: ignore[call-arg]
 
 
-def _with_options(init: Callable[..., None], inherited: Callable[..., None]) -> inspect.Signature:
-    """The signature of a constructor with the options that its ``**options`` passes on, for ``help``."""
-    signature = inspect.signature(init)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    if len(own) == len(signature.parameters):
-        return signature
-    options = [p for p in inspect.signature(inherited).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    return signature.replace(parameters=[*own, *(p for p in options if p.name not in signature.parameters)])
+def _signature(cls: type[LikelihoodLoss]) -> inspect.Signature:
+    """What a constructor takes, with the parameters in place of ``*values`` and what it inherits for ``**options``."""
+    named: dict[str, inspect.Parameter] = {}
+    for own in list(inspect.signature(cls.__init__).parameters.values())[1:]:
+        if own.kind is own.VAR_POSITIONAL:
+            named |= _of_slots(cls.slots).parameters
+        elif own.kind is not own.VAR_KEYWORD:
+            named[own.name] = own
+        else:
+            inherited = inspect.signature(cls.__mro__[1]).parameters
+            named |= {name: p for name, p in inherited.items() if p.kind is p.KEYWORD_ONLY and name not in named}
+    return inspect.Signature(list(named.values()))
 
 
-class ScaleLossOptions(LossOptions, total=False):
-    """Options of a likelihood of a real target with a scale."""
-
-    beta: float
+def _of_slots(slots: Mapping[str, Slot]) -> inspect.Signature:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature(
+        [inspect.Parameter(name, kind, default=s.default, annotation=ParameterLike) for name, s in slots.items()]
+    )
 
 
 class ScaleLoss(LikelihoodLoss):
     """Likelihoods of a real target with a scale, which have the option ``beta`` of the β-NLL."""
 
-    def __init__(self, *, beta: float = 0.0, **options: Any) -> None:
+    def __init__(self, *values: ParameterLike, beta: float = 0.0, **options: Any) -> None:
         if not 0 <= beta <= 1:
             raise ValueError(
                 f"beta must lie in [0, 1], got {beta}: 0 is the NLL, 1 follows the squared error's gradients"
             )
-        super().__init__(**options)
+        super().__init__(*values, **options)
         self.beta = float(beta)

@@ -44,16 +44,12 @@ def kept_rows(sample_weight: Tensor) -> Tensor | None:
 
 def harmless_features(features: Features, kept: Tensor) -> Features:
     """Features whose values are finite in rows of weight zero."""
-    rows = kept.reshape(len(kept), -1).any(1)
-
-    def harmless(values: Tensor) -> Tensor:
-        if len(values) != len(rows):
-            return values
-        return torch.where(along(rows, values) | values.isfinite(), values, 0)
-
     if isinstance(features, Mapping):
-        return {name: harmless(values) for name, values in features.items()}
-    return harmless(features) if isinstance(features, Tensor) else features
+        return {name: harmless_features(values, kept) for name, values in features.items()}  # type: ignore[misc]
+    if features is None or len(features) != len(kept):
+        return features
+    rows = kept.reshape(len(kept), -1).any(1)
+    return torch.where(along(rows, features) | features.isfinite(), features, 0)
 
 
 def weighted(nll: Tensor, counted: Tensor | None, factor: Tensor | None, reduction: str) -> Tensor:

@@ -1,7 +1,5 @@
 """The asymmetric Laplace likelihood: quantile regression whose scale, and optionally level, learn."""
 
-from typing import Any, Unpack
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,13 +7,11 @@ from torch.distributions import constraints
 
 from likely._validation import check_positive
 from likely.constraints import Interval
-from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._distribution import Array, LocationScale, standardised
+from likely.likelihoods._form import Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import Moment, absolute_error
+from likely.likelihoods._slot import Moment, Slot, absolute_error, scale_slot
 
 __all__ = ["AsymmetricLaplace", "AsymmetricLaplaceLoss", "asymmetric_laplace_nll"]
 
@@ -26,9 +22,7 @@ def _check_level(name: str, value: Value, validate_args: bool | None) -> None:
 
 
 @functional_form(quantile=_check_level)
-def asymmetric_laplace_nll(
-    prediction: Tensor, target: Tensor, *, scale: Value, quantile: Value = 0.5, **how: Unpack[How]
-) -> Tensor:
+def asymmetric_laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, quantile: Value = 0.5) -> Tensor:
     r"""Negative log-likelihood of an asymmetric Laplace distribution: the pinball loss with a scale.
 
     For a residual :math:`r`, scale :math:`b > 0` and level :math:`0 < q < 1`,
@@ -85,9 +79,6 @@ class AsymmetricLaplace(LocationScale, nll=asymmetric_laplace_nll, quantile=cons
 
     quantile: Tensor
 
-    def __init__(self, quantile: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, quantile=quantile, loc=loc, scale=scale)
-
     @property
     def mean(self) -> Tensor:
         """The mean, which is below ``loc`` for high quantiles and above it for low ones."""
@@ -111,7 +102,7 @@ class AsymmetricLaplaceLoss(
     ScaleLoss,
     nll=asymmetric_laplace_nll,
     family=AsymmetricLaplace,
-    quantile=Slot(Interval(0.001, 0.999), 0.5),
+    quantile=Slot(Interval(0.001, 0.999), 0.5, default=0.5),
     scale=scale_slot(Moment(lambda mean: mean / 2, absolute_error)),  # at the median
 ):
     r"""The asymmetric Laplace likelihood: quantile regression (the pinball loss) whose ``scale`` learns.
@@ -140,21 +131,13 @@ class AsymmetricLaplaceLoss(
     tensor(2.7148, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        quantile: ParameterLike = 0.5,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(quantile=quantile, scale=scale, **options)
-
 
 def _crps(distribution: AsymmetricLaplace, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     q = distribution.quantile.numpy()
     size, near, across = np.abs(z), np.where(z < 0, 1 - q, q), np.where(z < 0, q, 1 - q)
     spread = 0.5 * (q**2 / (1 - q) + (1 - q) ** 2 / q)  # the score at z = 0
-    return np.asarray(scale * (size + 2 * across * np.expm1(-near * size) / near + spread))
+    return scale * (size + 2 * across * np.expm1(-near * size) / near + spread)
 
 
 register(AsymmetricLaplaceLoss, crps=_crps)

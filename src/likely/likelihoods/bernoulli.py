@@ -1,6 +1,6 @@
 """The Bernoulli likelihood of a logit: binary cross-entropy whose temperature learns."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,9 +10,9 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_floating, check_positive, check_real, check_shares, fits, prepare, reduce
+from likely.likelihoods._distribution import Array, check_support
 from likely.likelihoods._fused import Fused
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
-from likely.likelihoods._numeric import Array, check_support
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
 from likely.likelihoods._row_weights import as_weight
 from likely.likelihoods._slot import TEMPERATURE, ParameterLike
@@ -153,17 +153,17 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 
     weight: Tensor | None
     pos_weight: Tensor | None
+    _of_classes = True
 
     def __init__(
         self,
-        temperature: ParameterLike = None,
-        *,
+        *values: ParameterLike,
         weight: Tensor | None = None,
         pos_weight: Tensor | None = None,
         logits: bool = True,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
-        super().__init__(temperature=temperature, **options)
+        super().__init__(*values, **options)
         self.logits = logits
         self.register_buffer("weight", as_weight("weight", weight))
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
@@ -188,13 +188,6 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
             prediction = _logit(prediction)
         return super()._nll(prediction, target, phi, reduction)
 
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        target = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        yes = target if self.pos_weight is None else target * self.pos_weight.to(target.dtype)
-        tiny = torch.finfo(target.dtype).tiny
-        best = yes.clamp(min=tiny).log() - (1 - target).clamp(min=tiny).log()
-        return super()._nll(best, target, {"temperature": 1.0})
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         prediction = prediction if self.logits else _logit(prediction)
         return Bernoulli(logits=prediction / phi["temperature"])
@@ -203,19 +196,21 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 def _logit(p: Tensor) -> Tensor:
     """Log p - log(1 - p), each at least -100 as in torch's BCELoss; the gradient is finite at 0 and 1."""
     p = p.to(torch.promote_types(p.dtype, torch.float32))
-    ones = torch.ones_like(p)
-    yes = torch.where(p > 0, torch.where(p > 0, p, ones).log().clamp(min=-100), -100.0)
-    no = torch.where(p < 1, torch.where(p < 1, 1 - p, ones).log().clamp(min=-100), -100.0)
-    return yes - no
+
+    def logarithm(share: Tensor) -> Tensor:
+        inside = share > 0
+        return torch.where(inside, torch.where(inside, share, 1.0).log().clamp(min=-100), -100.0)
+
+    return logarithm(p) - logarithm(1 - p)
 
 
 def _crps(distribution: Bernoulli, y: Array) -> Array:
     check_support(distribution, y)
-    return np.asarray((distribution.probs.numpy() - y) ** 2)
+    return (distribution.probs.numpy() - y) ** 2
 
 
 def _start(y: Array, weight: Array) -> Array:
-    return np.asarray(special.logit(np.average(y, axis=0, weights=weight).clip(1e-3, 1 - 1e-3)))
+    return special.logit(np.average(y, axis=0, weights=weight).clip(1e-3, 1 - 1e-3))
 
 
 register(BernoulliLoss, support=constraints.unit_interval, crps=_crps, start=_start)

@@ -1,7 +1,6 @@
 """The Beta likelihood of a share between 0 and 1, whose concentration learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 import torch
@@ -14,13 +13,11 @@ from torch.nn.functional import logsigmoid
 from likely._special import log_factorial_remainder, log_minus_digamma
 from likely._validation import check_shares, may_look
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
-from likely.likelihoods._numeric import Array, root
+from likely.likelihoods._distribution import EACH, Array, Exact, cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot
-from likely.likelihoods._start import Moment
+from likely.likelihoods._slot import Moment, Slot
 
 __all__ = ["Beta", "BetaLoss", "beta_nll"]
 
@@ -35,7 +32,7 @@ def _check_inside(name: str, target: Tensor, validate_args: bool | None) -> None
 
 
 @functional_form(constant=lambda y: y.log() + torch.log1p(-y), target=_check_inside)
-def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how: Unpack[How]) -> Tensor:
+def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value) -> Tensor:
     r"""Negative log-likelihood of a Beta distribution of a share in (0, 1), given the logit of its mean.
 
     With the mean :math:`m = \sigma(x)` and the ``concentration`` :math:`\varphi = \alpha + \beta > 0`, it is
@@ -67,7 +64,7 @@ def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how:
     >>> beta_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]), concentration=5.0)
     tensor(-0.6555)
     """
-    x, y = prediction, target
+    x, y = prediction.clamp(-1e30, 1e30), target  # beyond, sums of its logarithms would overflow
     mean, rest = logsigmoid(x).exp(), logsigmoid(-x).exp()  # whose slopes are exact in both tails, the sigmoid's not
     excess = torch.where(x > 0, (1 - y) - rest, mean - y)  # of the mean, taken at the end that has more digits
     divergence = mean * _log_ratio(logsigmoid(x), y, excess) + rest * _log_ratio(logsigmoid(-x), 1 - y, -excess)
@@ -184,28 +181,11 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
     tensor(-0.6854, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        concentration: ParameterLike = None,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(concentration=concentration, **options)
-
     def _mean(self, prediction: Tensor) -> Tensor:
         return prediction.sigmoid()
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """At the mean where ψ(φm) - ψ(φ(1 - m)) is the logit of the target."""
-
-        def slope(x: Array, y: Array, total: Array) -> Array:
-            alpha, beta = total * special.expit(x), total * special.expit(-x)
-            return np.asarray(special.digamma(alpha) - special.digamma(beta) - special.logit(y))
-
-        def best(y: Array, total: Array) -> Array:
-            far = np.full(np.broadcast_shapes(y.shape, total.shape), 700.0)
-            return root(slope, -far, far, y, total)
-
-        return self._nll(by_scipy(best, target, phi["concentration"]).to(prediction.dtype), target, phi)
+        return self._nll(torch.logit(target).to(prediction.dtype), target, phi)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         shapes = (phi["concentration"] * torch.sigmoid(x) for x in (prediction, -prediction))
@@ -220,14 +200,14 @@ def _crps(distribution: Beta, y: Array) -> Array:
 
     def together(times: float) -> Array:
         alpha, beta = (times * shape for shape in distribution._shapes())
-        return np.asarray(_remainders(alpha, beta, alpha + beta).numpy())
+        return _remainders(alpha, beta, alpha + beta).numpy()
 
     half = mean * b / (a + b) * np.exp(together(2) - 2 * together(1)) / math.sqrt(2 * math.pi)
-    return np.asarray(distance - half)
+    return distance - half
 
 
 def _start(y: Array, weight: Array) -> Array:
-    return np.asarray(special.logit(np.average(y, axis=0, weights=weight)))
+    return special.logit(np.average(y, axis=0, weights=weight))
 
 
 register(BetaLoss, support=constraints.unit_interval, crps=_crps, start=_start)

@@ -1,7 +1,5 @@
 """The Gamma likelihood of a positive target, from the logarithm of its mean; its concentration learns."""
 
-from typing import Unpack
-
 import numpy as np
 import torch
 from scipy import special
@@ -12,22 +10,18 @@ from torch.distributions import Distribution, constraints
 from likely._special import exp_remainder, log_factorial_remainder, log_gamma_remainder, log_minus_digamma
 from likely._validation import check_positive
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
+from likely.likelihoods._distribution import EACH, Array, Exact, cdf, cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import Phi
-from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot
-from likely.likelihoods._start import Moment
-from likely.likelihoods.poisson import RateLoss, RateLossOptions
+from likely.likelihoods._slot import Moment, Slot
+from likely.likelihoods.poisson import RateLoss
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 
 
 @functional_form(constant=lambda log_y: log_y + HALF_LOG_2PI, log_target=True, mean=check_positive)
-def gamma_nll(
-    prediction: Tensor, target: Tensor, *, concentration: Value, log_input: bool = True, **how: Unpack[How]
-) -> Tensor:
+def gamma_nll(prediction: Tensor, target: Tensor, *, concentration: Value, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a Gamma distribution of a positive target, given the logarithm of its mean.
 
     For :math:`u = \log(y / \mu)` and ``concentration`` :math:`\alpha > 0`, which makes the variance
@@ -158,13 +152,6 @@ class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Exp(),
     tensor(2.0644)
     """
 
-    def __init__(
-        self,
-        concentration: ParameterLike = None,
-        **options: Unpack[RateLossOptions],
-    ) -> None:
-        super().__init__(concentration=concentration, **options)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Gamma(phi["concentration"], phi["concentration"] / self._rate(prediction))
 
@@ -174,11 +161,11 @@ def _crps(distribution: Gamma, y: Array) -> Array:
     shape, rate = distribution.concentration, distribution.rate
     longer = Gamma(shape + 1, rate, validate_args=False)
     distance = y * (2 * cdf(distribution, y) - 1) - (shape / rate).numpy() * (2 * cdf(longer, y) - 1)
-    return np.asarray(distance - 1 / (rate.numpy() * special.beta(0.5, shape.numpy())))
+    return distance - 1 / (rate.numpy() * special.beta(0.5, shape.numpy()))
 
 
 def _start(y: Array, weight: Array) -> Array:
-    return np.asarray(np.log(np.average(y, axis=0, weights=weight)))
+    return np.log(np.average(y, axis=0, weights=weight))
 
 
 register(GammaLoss, support=constraints.positive, crps=_crps, start=_start)

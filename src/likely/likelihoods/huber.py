@@ -1,7 +1,7 @@
 """Huber's likelihood: normal in the middle, Laplace beyond, with a scale that learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,13 +10,11 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from likely.constraints import Exp
-from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._distribution import Array, LocationScale, standardised
+from likely.likelihoods._form import Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import half_power
+from likely.likelihoods._slot import Slot, half_power, scale_slot
 from likely.parameters import Fixed
 
 _SQRT_PI, _SQRT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
@@ -32,7 +30,6 @@ def huber_nll(
     scale: Value,
     delta: Value = 1.345,
     partition: bool = True,
-    **how: Unpack[How],
 ) -> Tensor:
     r"""Negative log-likelihood of Huber's density: normal within ``delta`` scales, Laplace beyond.
 
@@ -109,9 +106,6 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
 
     delta: Tensor
 
-    def __init__(self, delta: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, delta=delta, loc=loc, scale=scale)
-
     def _masses(self) -> tuple[Tensor, Tensor]:
         """Z, and the share of one tail."""
         partition = huber_log_partition(self.delta).exp()
@@ -139,7 +133,9 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
         return torch.where(inside, centre, torch.sign(p - 0.5) * outside)
 
 
-class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345), scale=scale_slot(half_power)):
+class HuberLoss(
+    ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345, default=1.345), scale=scale_slot(half_power)
+):
     r"""Huber's likelihood: :class:`torch.nn.HuberLoss` with a scale that learns, the unit of ``delta``.
 
     Args:
@@ -164,14 +160,6 @@ class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345)
     tensor(3.4395, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        delta: ParameterLike = 1.345,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(delta=delta, scale=scale, **options)
-
     def _options(self, reduction: str) -> dict[str, Any]:
         return {**super()._options(reduction), "partition": self.full or not isinstance(self.delta, Fixed)}
 
@@ -179,16 +167,13 @@ class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345)
 def _crps(distribution: Huber, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     size = np.abs(z)
-    d = np.minimum(np.atleast_1d(distribution.delta.numpy()), 38.0)  # beyond, the tails weigh less than rounding
-    tip = np.exp(-0.5 * d**2)
-    partition = huber_log_partition(torch.from_numpy(d)).exp().numpy()
-    tail = tip / (d * partition)
+    central = Huber(distribution.delta.clamp(max=38.0), 0.0, 1.0)  # beyond, the tails weigh less than rounding
+    d, (partition, tail) = central.delta.numpy(), (part.numpy() for part in central._masses())
     inside, beyond = np.minimum(size, d), np.maximum(size - d, 0)
-    centre = _SQRT_2PI * special.erf(inside / math.sqrt(2)) / partition
-    mass = np.where(size <= d, centre, 1 - 2 * tail * np.exp(-d * beyond))
+    mass = 2 * central.cdf(torch.from_numpy(size)).numpy() - 1
     outer = tail * (d + 1 / d - (size + 1 / d) * np.exp(-d * beyond))
     moment = -np.expm1(-0.5 * inside**2) / partition + np.where(size <= d, 0.0, outer)
-    return np.asarray(scale * (size * mass - 2 * moment + _crps_constant(d, partition, tail)))
+    return scale * (size * mass - 2 * moment + _crps_constant(d, partition, tail))
 
 
 def _crps_constant(d: Array, partition: Array, tail: Array) -> Array:
@@ -199,7 +184,7 @@ def _crps_constant(d: Array, partition: Array, tail: Array) -> Array:
     second = d * phi**2 + 2 * phi * density - 1 / _SQRT_2PI - (special.ndtr(math.sqrt(2) * d) - 0.5) / _SQRT_PI
     half = first - 0.5 * d  # ∫₀ᵈ (Φ - ½)
     square = second - first + 0.25 * d
-    return np.asarray(2 * (0.25 * d - share * half + share**2 * square + tail**2 / (2 * d)))
+    return 2 * (0.25 * d - share * half + share**2 * square + tail**2 / (2 * d))
 
 
 register(HuberLoss, crps=_crps)

@@ -1,24 +1,22 @@
 """The Laplace likelihood: absolute error whose scale learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 from torch import Tensor
 from torch import distributions as td
 
-from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._distribution import Array, standardised
+from likely.likelihoods._form import Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, scale_slot
-from likely.likelihoods._start import mean_absolute
+from likely.likelihoods._slot import mean_absolute, scale_slot
 
 __all__ = ["LaplaceLoss", "laplace_nll"]
 
 
 @functional_form(constant=math.log(2), fused=True)
-def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
+def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a Laplace distribution: the absolute error with a scale.
 
     For a residual :math:`r` and scale :math:`b > 0`, :math:`\ell = |r|/b + \log b + \log 2`. With
@@ -75,17 +73,10 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=scale_slo
     tensor(2.3863, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(scale=scale, **options)
-
 
 def _crps(distribution: td.Laplace, y: Array) -> Array:
     z, scale = standardised(distribution, y)
-    return np.asarray(scale * (np.abs(z) + np.expm1(-np.abs(z)) + 0.25))
+    return scale * (np.abs(z) + np.expm1(-np.abs(z)) + 0.25)
 
 
 register(

@@ -1,7 +1,7 @@
 """The softmax likelihood of a linear layer over a large vocabulary, and a temperature per token of a language model."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -83,28 +83,16 @@ def linear_softmax_nll(
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias if bias is None else bias.to(dtype)
+    labels = target.reshape(-1).long()
+    temperature = temperature.reshape(()) if temperature.numel() == 1 else temperature.expand(target.shape).reshape(-1)
+    options: Any = {"ignore_index": ignore_index, "reduction": reduction}
     if not target.numel() or (not torch.compiler.is_compiling() and kernels.transformed()):
-        return softmax_nll(
-            F.linear(hidden, weight, bias).reshape(-1, len(weight)),
-            target.reshape(-1),
-            temperature=temperature.expand(target.shape).reshape(-1),
-            ignore_index=ignore_index,
-            label_smoothing=label_smoothing,
-            reduction=reduction,
-            validate_args=False,
-        )
-    shared = temperature.numel() == 1
-    return kernels.linear_softmax_nll(
-        hidden.flatten(0, -2) if hidden.ndim > 1 else hidden.unsqueeze(0),
-        weight,
-        bias,
-        target.reshape(-1).long(),
-        temperature.reshape(()) if shared else temperature.expand(target.shape).reshape(-1),
-        ignore_index=ignore_index,
-        smoothing=label_smoothing,
-        reduction=reduction,
-        chunk=chunk,
-    )
+        logits = F.linear(hidden, weight, bias).reshape(-1, len(weight))
+        options |= {"label_smoothing": label_smoothing, "validate_args": False}
+        return softmax_nll(logits, labels, temperature=temperature, **options)
+    hidden = hidden.reshape(-1, hidden.shape[-1])
+    options |= {"smoothing": label_smoothing, "chunk": chunk}
+    return kernels.linear_softmax_nll(hidden, weight, bias, labels, temperature, **options)
 
 
 class TokenTemperature(nn.Module):

@@ -1,7 +1,6 @@
 """The log-normal likelihood of a positive target: a normal of its logarithm, whose scale learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 import torch
@@ -10,27 +9,18 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import constraints
 
-from likely._validation import check_positive_target, reduce
-from likely.likelihoods._form import logarithm
-from likely.likelihoods._loss import Phi, ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import Array
+from likely.likelihoods._distribution import EACH, Array
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form, logarithm
+from likely.likelihoods._loss import Phi, ScaleLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, scale_slot
-from likely.likelihoods._start import Moment
+from likely.likelihoods._slot import Moment, scale_slot
 from likely.likelihoods.normal import normal_nll
 
 __all__ = ["LogNormal", "LogNormalLoss", "log_normal_nll"]
 
 
-def log_normal_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    scale: Tensor | float,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+@functional_form(constant=lambda log_y: log_y + HALF_LOG_2PI, log_target=True)
+def log_normal_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a log-normal distribution: the squared error of the target's logarithm.
 
     ``prediction`` is the mean of :math:`\log y`, so :math:`e^{prediction}` is the median of :math:`y`, and for
@@ -58,10 +48,7 @@ def log_normal_nll(
     >>> log_normal_nll(torch.zeros(2), torch.tensor([1.0, 10.0]), scale=2.0)
     tensor(3.0947)
     """
-    check_positive_target("target", target, validate_args)
-    log_y = logarithm(prediction, target)
-    nll = normal_nll(prediction, log_y, scale=scale, reduction="none", full=full, validate_args=validate_args)
-    return reduce(nll + log_y.to(nll.dtype) if full else nll, reduction)
+    return normal_nll(prediction, target, scale=scale, **EACH, full=False)
 
 
 class LogNormal(td.LogNormal):
@@ -141,13 +128,6 @@ class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=_SCAL
     tensor(3.0947)
     """
 
-    def __init__(
-        self,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(scale=scale, **options)
-
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         return self._nll(logarithm(prediction, target), target, phi)
 
@@ -159,11 +139,11 @@ def _crps(distribution: LogNormal, y: Array) -> Array:
     z = np.where(y > 0, z, -np.inf)
     log_mean = loc + 0.5 * scale**2
     below = np.exp(log_mean + special.log_ndtr(z - scale)) - np.exp(log_mean + special.log_ndtr(-scale / math.sqrt(2)))
-    return np.asarray(y * (2 * special.ndtr(z) - 1) - 2 * below)
+    return y * (2 * special.ndtr(z) - 1) - 2 * below
 
 
 def _start(y: Array, weight: Array) -> Array:
-    return np.asarray(np.average(np.log(y), axis=0, weights=weight))
+    return np.average(np.log(y), axis=0, weights=weight)
 
 
 register(LogNormalLoss, support=constraints.positive, crps=_crps, start=_start)

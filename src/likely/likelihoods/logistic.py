@@ -1,19 +1,16 @@
 """The logistic likelihood: between the normal and the Laplace, with a scale that learns."""
 
 import math
-from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._distribution import Array, LocationScale, standardised
+from likely.likelihoods._form import Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, scale_slot
-from likely.likelihoods._start import Moment, absolute_error
+from likely.likelihoods._slot import Moment, absolute_error, scale_slot
 
 __all__ = ["Logistic", "LogisticLoss", "logistic_nll"]
 
@@ -21,7 +18,7 @@ _LOG_4 = math.log(4)
 
 
 @functional_form(constant=_LOG_4)
-def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
+def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a logistic distribution: an absolute error that is smooth at zero.
 
     For :math:`z = r / s` and scale :math:`s > 0`, :math:`\ell = 2 \log\cosh(z/2) + \log s + \log 4`. Its tails are
@@ -72,9 +69,6 @@ class Logistic(LocationScale, nll=logistic_nll):
     (tensor(0.8808), tensor(1.), tensor(0.9069))
     """
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, loc=loc, scale=scale)
-
     def entropy(self) -> Tensor:
         """The differential entropy.
 
@@ -123,23 +117,16 @@ class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=scale_slo
     tensor(4.5160, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(scale=scale, **options)
-
 
 def _loss(z: Array, _: float = 0.0) -> Array:
     size = np.abs(z)
-    return np.asarray(size + 2 * np.log1p(np.exp(-size)) - _LOG_4)
+    return size + 2 * np.log1p(np.exp(-size)) - _LOG_4
 
 
 def _crps(distribution: Logistic, y: Array) -> Array:
     """Taillardat et al. (2016)."""
     z, scale = standardised(distribution, y)
-    return np.asarray(scale * (_loss(z) + _LOG_4 - 1))
+    return scale * (_loss(z) + _LOG_4 - 1)
 
 
 register(

@@ -1,7 +1,6 @@
 """The negative binomial: a count whose variance may exceed its mean, by a dispersion that learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 import torch
@@ -13,22 +12,18 @@ from torch.distributions import Distribution, constraints
 from likely._special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy, over_distinct
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
-from likely.likelihoods._numeric import Array, cdf, over_distinct
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot
-from likely.likelihoods._start import Moment
-from likely.likelihoods.poisson import RateLoss, RateLossOptions, log_factorial, log_mean
+from likely.likelihoods._slot import Moment, Slot
+from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean, within_floats
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
 
 @functional_form(constant=log_factorial, target=check_counts)
-def negative_binomial_nll(
-    prediction: Tensor, target: Tensor, *, dispersion: Value, log_input: bool = True, **how: Unpack[How]
-) -> Tensor:
+def negative_binomial_nll(prediction: Tensor, target: Tensor, *, dispersion: Value, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a negative binomial count, whose variance is :math:`\mu + \kappa\mu^2`.
 
     ``prediction`` is :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is
@@ -58,7 +53,8 @@ def negative_binomial_nll(
     tensor(1.2550)
     """
     if log_input:
-        log_mean_power, spread = target * prediction, prediction + dispersion.log()
+        log_rate = within_floats(prediction)
+        log_mean_power, spread = target * log_rate, log_rate + dispersion.log()
     else:
         log_mean_power, spread = torch.xlogy(target, prediction), (prediction * dispersion).log()
     count = dispersion.reciprocal()
@@ -162,13 +158,6 @@ class NegativeBinomialLoss(
     tensor([61.9872], grad_fn=<DivBackward0>)
     """
 
-    def __init__(
-        self,
-        dispersion: ParameterLike = None,
-        **options: Unpack[RateLossOptions],
-    ) -> None:
-        super().__init__(dispersion=dispersion, **options)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         count, logits = count_and_logits(self._rate(prediction), phi["dispersion"])
         return NegativeBinomial(count, logits=logits)
@@ -188,7 +177,7 @@ def _crps(distribution: NegativeBinomial, y: Array) -> Array:
     distance = y * (2 * cdf(distribution, y) - 1) - mean * (2 * cdf(longer, y - 1) - 1)
     count, spread = np.broadcast_arrays(count, odds * (1 + odds))
     half = over_distinct(_half_difference, count.ravel(), spread.ravel(), cells=1200)
-    return np.asarray(distance - half.reshape(count.shape))
+    return distance - half.reshape(count.shape)
 
 
 def _half_difference(count: Array, spread: Array) -> Array:
@@ -198,7 +187,7 @@ def _half_difference(count: Array, spread: Array) -> Array:
     sine = 1 / (1 + np.exp(-2 * log_tan))  # sin²θ
     fall = -np.expm1(-count[:, None] * np.log1p(4 * spread[:, None] * sine))
     # dθ = sin θ cos θ d(log tan θ)
-    return np.asarray((fall * 0.5 * np.exp(-log_tan)).sum(1) * step / math.pi)
+    return (fall * 0.5 * np.exp(-log_tan)).sum(1) * step / math.pi
 
 
 register(NegativeBinomialLoss, support=constraints.nonnegative_integer, crps=_crps, start=log_mean)

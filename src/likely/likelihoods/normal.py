@@ -1,25 +1,23 @@
 """The normal likelihood: squared error whose scale learns."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 from scipy import special
 from torch import Tensor
 from torch import distributions as td
 
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._distribution import Array, standardised
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, scale_slot
-from likely.likelihoods._start import root_mean_square
+from likely.likelihoods._slot import root_mean_square, scale_slot
 
 __all__ = ["NormalLoss", "normal_nll"]
 
 
 @functional_form(constant=HALF_LOG_2PI, fused=True)
-def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
+def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a normal distribution: the squared error with a scale.
 
     For a residual :math:`r` and scale :math:`\sigma > 0`,
@@ -81,18 +79,11 @@ class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=scale_slot(r
     Normal(loc: torch.Size([4, 2]), scale: torch.Size([4, 2]))
     """
 
-    def __init__(
-        self,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(scale=scale, **options)
-
 
 def _crps(distribution: td.Normal, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-    return np.asarray(scale * (z * special.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi)))
+    return scale * (z * special.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))
 
 
 register(

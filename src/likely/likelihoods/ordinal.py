@@ -1,7 +1,7 @@
 """The cumulative logit likelihood of ordered classes, whose cut points learn."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,9 +12,8 @@ from torch.nn.functional import logsigmoid
 
 from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
 from likely.constraints import ShiftedSoftplus
-from likely.likelihoods._distribution import OfForm
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
-from likely.likelihoods._numeric import Array, check_support
+from likely.likelihoods._distribution import Array, OfForm, check_support
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
 from likely.parameters import Fixed, Global, Parameter
@@ -146,7 +145,6 @@ class Ordinal(OfForm, nll=ordinal_nll):
     """
 
     arg_constraints: ClassVar = {"loc": constraints.real, "cutpoints": constraints.real_vector}
-    has_enumerate_support = True
 
     def __init__(self, loc: Tensor, cutpoints: Tensor, validate_args: bool | None = None) -> None:
         shape = torch.broadcast_shapes(loc.shape, cutpoints.shape[:-1])
@@ -199,18 +197,6 @@ class Ordinal(OfForm, nll=ordinal_nll):
         """
         return (self._reached < value.unsqueeze(-1)).sum(-1).to(self.loc.dtype)
 
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All class numbers, along a new first axis.
-
-        Args:
-            expand: whether they are repeated over the batch; otherwise its axes have length 1.
-
-        Returns:
-            Class numbers in the dtype of ``loc``, of shape ``(K,) + batch_shape``.
-        """
-        classes = torch.arange(self.cutpoints.shape[-1] + 1).to(self.loc).view(-1, *[1] * self.loc.ndim)
-        return classes.expand(-1, *self.batch_shape) if expand else classes
-
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draw class numbers, without gradients.
 
@@ -257,7 +243,7 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
         cutpoints: ParameterLike | Sequence[float] = None,
         *,
         classes: int | None = None,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
         if cutpoints is None:
             if classes is None or classes < 2:
@@ -290,7 +276,7 @@ def _crps(distribution: Ordinal, y: Array) -> Array:
     """The ranked probability score."""
     check_support(distribution, y)
     reached = np.arange(distribution.cutpoints.shape[-1]) >= y[..., None]
-    return np.asarray(np.square(distribution._reached.numpy() - reached).sum(-1))
+    return np.square(distribution._reached.numpy() - reached).sum(-1)
 
 
 register(

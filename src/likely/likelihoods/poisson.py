@@ -1,6 +1,7 @@
 """The Poisson likelihood of a count."""
 
-from typing import Any, Unpack
+import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,11 +11,11 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_not_negative
-from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
-from likely.likelihoods._form import How, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
-from likely.likelihoods._numeric import Array, cdf
+from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy
+from likely.likelihoods._form import functional_form
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike
 
 __all__ = ["Poisson", "PoissonLoss", "poisson_nll"]
 
@@ -24,8 +25,14 @@ def log_factorial(count: Tensor) -> Tensor:
     return torch.lgamma(count + 1)
 
 
+def within_floats(log_rate: Tensor) -> Tensor:
+    """The log rate, where neither its exponential nor a count times it overflows; its gradient passes the ends."""
+    highest = 0.9 * math.log(torch.finfo(log_rate.dtype).max)
+    return log_rate - (log_rate - log_rate.clamp(-1e30, highest)).detach()
+
+
 @functional_form(constant=log_factorial, target=check_counts)
-def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, **how: Unpack[How]) -> Tensor:
+def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a Poisson count, given the logarithm of its rate.
 
     :math:`\ell = \mu - y \log\mu + \log y!`, with :math:`\Gamma(y + 1)` for :math:`y!` where a count is not whole.
@@ -53,7 +60,10 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, *
     >>> poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
-    return prediction.exp() - target * prediction if log_input else prediction - torch.xlogy(target, prediction)
+    if not log_input:
+        return prediction - torch.xlogy(target, prediction)
+    log_rate = within_floats(prediction)
+    return log_rate.exp() - target * log_rate
 
 
 class Poisson(Exact, td.Poisson):
@@ -98,18 +108,11 @@ class Poisson(Exact, td.Poisson):
         return poisson_nll(self.rate, value, log_input=False, **EACH)
 
 
-class RateLossOptions(LossOptions, total=False):
-    """Options of a likelihood of a positive mean."""
-
-    log_input: bool
-    eps: float
-
-
 class RateLoss(LikelihoodLoss):
     """Likelihoods of a target with a positive mean, which the prediction gives, or its logarithm."""
 
-    def __init__(self, *, log_input: bool = True, eps: float = 0.0, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *values: ParameterLike, log_input: bool = True, eps: float = 0.0, **options: Any) -> None:
+        super().__init__(*values, **options)
         check_not_negative("eps", eps)
         self.log_input, self.eps = log_input, eps
 
@@ -168,7 +171,7 @@ class PoissonLoss(RateLoss, nll=poisson_nll, family=Poisson):
 
 def log_mean(y: Array, weight: Array) -> Array:
     """Return the logarithm of the weighted mean, a constant log rate to begin with."""
-    return np.asarray(np.log(np.maximum(np.average(y, axis=0, weights=weight), 1e-3)))
+    return np.log(np.maximum(np.average(y, axis=0, weights=weight), 1e-3))
 
 
 def _crps(distribution: Poisson, y: Array) -> Array:
@@ -177,7 +180,7 @@ def _crps(distribution: Poisson, y: Array) -> Array:
     log_point = special.xlogy(whole.clip(0), rate) - rate - special.gammaln(whole.clip(0) + 1)
     point = np.where(whole < 0, 0.0, np.exp(log_point))
     spread = special.ive(0, 2 * rate) + special.ive(1, 2 * rate)
-    return np.asarray((y - rate) * (2 * cdf(distribution, y) - 1) + rate * (2 * point - spread))
+    return (y - rate) * (2 * cdf(distribution, y) - 1) + rate * (2 * point - spread)
 
 
 register(PoissonLoss, support=constraints.nonnegative_integer, crps=_crps, start=log_mean)

@@ -1,7 +1,7 @@
 """Barron's robust likelihood: from the Cauchy over the normal to lighter tails, by one shape that learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,13 +13,20 @@ from likely._rho import rho
 from likely._rows.blocks import row_blocks
 from likely._validation import check_floating, check_not_negative, check_positive, promote
 from likely.constraints import Interval
-from likely.likelihoods._distribution import LocationScale, by_scipy
-from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import NODES, Array, gauss_legendre, over_distinct, root, standardised
+from likely.likelihoods._distribution import (
+    NODES,
+    Array,
+    LocationScale,
+    by_scipy,
+    gauss_legendre,
+    over_distinct,
+    root,
+    standardised,
+)
+from likely.likelihoods._form import Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import half_power_of_rho1
+from likely.likelihoods._slot import Slot, half_power_of_rho1, scale_slot
 
 # Panels from 0 to a residual, and over the whole half line.
 _PANELS_TO_RESIDUAL, _PANELS_OF_HALF_LINE = 4, 16
@@ -28,7 +35,7 @@ __all__ = ["Robust", "RobustLoss", "robust_log_partition", "robust_nll", "robust
 
 
 @functional_form(fused=True, alpha=check_not_negative)
-def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value, **how: Unpack[How]) -> Tensor:
+def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value) -> Tensor:
     r"""Negative log-likelihood of Barron's robust density, whose shape ``alpha`` controls the tails.
 
     :math:`\ell = \rho(r, \alpha, \sigma) + \log\sigma + \log Z(\alpha)`. :math:`\alpha = 0` is a
@@ -137,9 +144,6 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
 
     alpha: Tensor
 
-    def __init__(self, alpha: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, alpha=alpha, loc=loc, scale=scale)
-
     @property
     def mean(self) -> Tensor:
         """The location; undefined at α = 0, as for the Cauchy."""
@@ -162,47 +166,26 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
         return torch.where(zero, torch.inf, safe._expect(lambda z, _: z.square(), beyond))
 
     def _expect(self, f: Any, beyond: Tensor | float = 0.0) -> Tensor:
-        """E f(z, α) by the trapezoid rule in sinh⁻¹ z, which converges exponentially for even integrands."""
-        alpha = self.alpha.unsqueeze(-1)
-        with torch.no_grad():
-            end = (torch.asinh(_reach(self.alpha, 80.0)) + beyond).unsqueeze(-1)
-            steps = torch.linspace(0, 1, 401, dtype=alpha.dtype, device=alpha.device)
-            v = end * steps
-            log_jacobian = v + torch.log1p(torch.exp(-2 * v)) - math.log(2)
-            z = torch.sinh(v)
-            weight = torch.where(steps == 0, 0.5, 1.0) * 2 * end / 400
-        log_terms = log_jacobian - rho(z, alpha) - log_partition(alpha)
-        return (weight * torch.exp(log_terms + f(z, alpha).log())).sum(-1)
+        """E f(z, α) of an even function that is not negative; the logarithm of a large one is added to a small one."""
+        alpha = self.alpha[..., None, None]
+        end = torch.asinh(_reach(self.alpha.detach(), 80.0)) + beyond
+        z, log_density, width = _on_panels(self.alpha, end, _PANELS_OF_HALF_LINE)
+        terms = torch.exp(log_density + f(z, alpha).log())
+        return 2 * (terms * width * torch.as_tensor(gauss_legendre()[1]).to(alpha)).sum((-2, -1))
 
     def _standard_cdf(self, z: Tensor) -> Tensor:
         z, alpha = torch.broadcast_tensors(z, self.alpha)
         return 0.5 + torch.sign(z) * _half_mass(z.abs(), alpha)
 
     def _standard_icdf(self, p: Tensor) -> Tensor:
-        p, alpha = torch.broadcast_tensors(p, self.alpha)
-        with torch.no_grad():
-            z = torch.sign(p - 0.5) * by_scipy(_half_quantile, (p - 0.5).abs(), alpha)
-            z = torch.where((p == 0) | (p == 1), torch.sign(p - 0.5) * torch.inf, z)
-            z = torch.where((p < 0) | (p > 1), torch.nan, z)
+        z = by_scipy(_quantile, p, self.alpha)
         inside = z.isfinite()
-        quantile = self._implicit(torch.where(inside, z, 0.0), alpha, torch.where(inside, p, 0.5))
-        return quantile + torch.where(inside, 0.0, z)
+        return torch.where(inside, self._implicit(torch.where(inside, z, 0.0), torch.where(inside, p, 0.5)), z)
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
-        alpha = self.alpha.expand(shape)
         with torch.no_grad():
-            z = _rejection_sample(alpha)
-        return self._implicit(z, alpha) if alpha.requires_grad else z
-
-    def _implicit(self, z: Tensor, alpha: Tensor, p: Tensor | None = None) -> Tensor:
-        """``z`` with the gradients of the quantile function: dz = (dp - ∂F/∂α dα) / density."""
-        if not (alpha.requires_grad or (p is not None and p.requires_grad)):
-            return z
-        mass = 0.5 + torch.sign(z) * _half_mass(z.abs(), alpha)
-        gap = (0.0 if p is None else p - p.detach()) - (mass - mass.detach())
-        with torch.no_grad():
-            density = torch.exp(-rho(z, alpha) - log_partition(alpha))
-        return z + gap / density
+            z = _rejection_sample(self.alpha.expand(shape))
+        return self._implicit(z)
 
 
 def _reach(alpha: Tensor, depth: float = 38.0) -> Tensor:
@@ -213,29 +196,31 @@ def _reach(alpha: Tensor, depth: float = 38.0) -> Tensor:
 
 
 def _on_panels(alpha: Tensor, end: Tensor, panels: int, count: int = NODES) -> tuple[Tensor, Tensor, Tensor]:
-    """Points z = sinh v on panels over v ≤ end, the density of v there, and the width of the panels."""
+    """Points z = sinh v on panels over v ≤ end, the logarithm of the density of v there, and the panels' width."""
     nodes = torch.as_tensor(gauss_legendre(count)[0]).to(alpha)
     places = (torch.arange(panels).to(alpha)[:, None] + nodes) / panels
     v, alpha = end[..., None, None] * places, alpha[..., None, None]
-    z = torch.sinh(v)
-    return z, torch.exp(-rho(z, alpha) - log_partition(alpha)) * torch.cosh(v), end[..., None, None] / panels
+    z, log_cosh = torch.sinh(v), v + torch.log1p(torch.exp(-2 * v)) - math.log(2)
+    return z, log_cosh - rho(z, alpha) - log_partition(alpha), end[..., None, None] / panels
 
 
 def _half_mass(z: Tensor, alpha: Tensor) -> Tensor:
     """The probability between 0 and z ≥ 0."""
     end = torch.asinh(torch.minimum(z, _reach(alpha.detach())))
-    _, density, width = _on_panels(alpha, end, 1, 48)
-    return (density * width * torch.as_tensor(gauss_legendre(48)[1]).to(alpha)).sum((-2, -1))
+    _, log_density, width = _on_panels(alpha, end, 1, 48)
+    return (log_density.exp() * width * torch.as_tensor(gauss_legendre(48)[1]).to(alpha)).sum((-2, -1))
 
 
-def _half_quantile(mass: Array, alpha: Array) -> Array:
-    """The z ≥ 0 with ``mass`` between 0 and it."""
+def _quantile(p: Array, alpha: Array) -> Array:
+    """The z with p below it: ±∞ at 0 and 1, NaN beyond."""
 
     def gap(v: Array, mass: Array, alpha: Array) -> Array:
-        return np.asarray(_half_mass(torch.as_tensor(np.sinh(v)), torch.as_tensor(alpha)).numpy() - mass)
+        return _half_mass(torch.as_tensor(np.sinh(v)), torch.as_tensor(alpha)).numpy() - mass
 
+    mass = np.abs(p - 0.5)
     end = torch.asinh(_reach(torch.as_tensor(alpha))).numpy()
-    return np.sinh(root(gap, np.zeros_like(end), end, mass, alpha))
+    size = np.sinh(root(gap, np.zeros_like(end), end, mass, alpha))
+    return np.sign(p - 0.5) * np.where(mass < 0.5, size, np.where(mass == 0.5, np.inf, np.nan))
 
 
 def _rejection_sample(alpha: Tensor) -> Tensor:
@@ -289,14 +274,6 @@ class RobustLoss(
     tensor(4.6580, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        alpha: ParameterLike = None,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(alpha=alpha, scale=scale, **options)
-
 
 def _crps(distribution: Robust, y: Array) -> Array:
     """By Gauss–Legendre sums in sinh⁻¹ z, right to 1e-12."""
@@ -306,21 +283,23 @@ def _crps(distribution: Robust, y: Array) -> Array:
     size, weights = torch.from_numpy(np.abs(z).ravel()), torch.as_tensor(gauss_legendre()[1])
     for block in row_blocks(len(size), _PANELS_TO_RESIDUAL * NODES):
         shape = torch.from_numpy(alpha[block])
-        x, density, width = _on_panels(shape, torch.minimum(torch.asinh(size[block]), _end(shape)), _PANELS_TO_RESIDUAL)
-        mass = density * width * weights
+        end = torch.minimum(torch.asinh(size[block]), _end(shape))
+        x, log_density, width = _on_panels(shape, end, _PANELS_TO_RESIDUAL)
+        mass = log_density.exp() * width * weights
         crps[block] += 2 * (size[block] * mass.sum((1, 2)) - (mass * x).sum((1, 2))).numpy()
-    return np.asarray(scale * crps.reshape(z.shape))
+    return scale * crps.reshape(z.shape)
 
 
 def _crps_constant(alpha: Array) -> Array:
     """2∫(1 - F)²: the tails at the nodes are sums over the panels to their right."""
     shape = torch.from_numpy(alpha)
     _, weights, upto = (torch.as_tensor(values) for values in gauss_legendre())
-    x, density, width = _on_panels(shape, _end(shape), _PANELS_OF_HALF_LINE)
+    x, log_density, width = _on_panels(shape, _end(shape), _PANELS_OF_HALF_LINE)
+    density = log_density.exp()
     mass = (density * width * weights).sum(-1)
     from_here = mass.flip(1).cumsum(1).flip(1)
     tail = from_here[..., None] - width * (density @ upto.T)
-    return np.asarray(2 * (tail**2 * torch.cosh(torch.asinh(x)) * width * weights).sum((1, 2)).numpy())
+    return 2 * (tail**2 * torch.cosh(torch.asinh(x)) * width * weights).sum((1, 2)).numpy()
 
 
 def _end(alpha: Tensor) -> Tensor:
@@ -330,7 +309,7 @@ def _end(alpha: Tensor) -> Tensor:
 
 def _weight(z: Array, alpha: float) -> Array:
     width = max(2 - alpha, 1e-8)
-    return np.asarray((z * z / width + 1) ** (-width / 2))
+    return (z * z / width + 1) ** (-width / 2)
 
 
 register(

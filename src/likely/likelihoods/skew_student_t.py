@@ -1,7 +1,6 @@
 """Student's t likelihood with one scale per side, for heavy tails that are heavier on one side."""
 
 import math
-from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -12,13 +11,11 @@ from torch.distributions import constraints
 from likely._special import log1p_square, log_cosh, log_gamma_ratio
 from likely._validation import check_finite
 from likely.constraints import Exp, Interval
-from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._distribution import Array, LocationScale, standardised
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import half_power_of_t4
+from likely.likelihoods._slot import Slot, half_power_of_t4, scale_slot
 from likely.likelihoods.student_t import StudentT, standard_crps
 
 __all__ = ["SkewStudentT", "SkewStudentTLoss", "skew_student_t_nll"]
@@ -27,9 +24,7 @@ _POWER_LAW_LOG_RATIO = 20.0  # in logarithms: log(1 + x²) is 2 log x to the las
 
 
 @functional_form(constant=HALF_LOG_2PI, skew=check_finite)
-def skew_student_t_nll(
-    prediction: Tensor, target: Tensor, *, df: Value, skew: Value, scale: Value, **how: Unpack[How]
-) -> Tensor:
+def skew_student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, skew: Value, scale: Value) -> Tensor:
     r"""Negative log-likelihood of a two-piece Student t: one scale below the prediction, another above.
 
     The scale is :math:`\sigma e^{a}` above the prediction and :math:`\sigma e^{-a}` below it, for any real ``skew``
@@ -110,9 +105,6 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
     df: Tensor
     skew: Tensor
 
-    def __init__(self, df: Any, skew: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(validate_args, df=df, skew=skew, loc=loc, scale=scale)
-
     @property
     def mean(self) -> Tensor:
         """The mean, which is above ``loc`` for a positive skew; NaN for df ≤ 1, where there is none."""
@@ -146,30 +138,19 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
         return torch.where(z < 0, beyond, 1 - beyond)
 
     def _standard_icdf(self, p: Tensor) -> Tensor:
-        inside = (p > 0) & (p < 1)
-        ends = torch.where(p == 0, -torch.inf, torch.where(p == 1, torch.inf, torch.nan))
-        p = torch.where(inside, p, 0.5)
         below = torch.sigmoid(-2 * self.skew)
         low = p < below
         side = torch.where(low, -self.skew, self.skew)
         beyond = 0.5 * torch.where(low, p, 1 - p) / torch.where(low, below, torch.sigmoid(2 * self.skew))
         size = self._symmetric().icdf(beyond) * _half(side) * _half(side)
-        return torch.where(inside, torch.where(low, size, -size), ends)
+        return torch.where(low, size, -size)
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
-        symmetric, skew = StudentT(self.df.expand(shape), validate_args=False), self.skew.expand(shape)
-        size = symmetric.rsample().abs()
-        above = torch.rand(shape, dtype=skew.dtype, device=skew.device) < torch.sigmoid(2 * skew)
-        side = torch.where(above, skew, -skew).detach()
-        z = torch.where(above, size, -size) * torch.exp(side)
-        if not skew.requires_grad:
-            return z
-        # The quantile's slope in the skew: the side grows, and mass passes the mode from one side to the other.
         with torch.no_grad():
-            density = symmetric._density(size)
-            mills = torch.where(density > 1e-30, symmetric.cdf(-size) / density, size / symmetric.df)
-            slope = z.abs() + mills / torch.cosh(skew)
-        return z + slope * (skew - skew.detach())
+            size = StudentT(self.df.expand(shape), validate_args=False).sample().abs()
+            above = torch.rand_like(size) < torch.sigmoid(2 * self.skew)
+            z = torch.where(above, size, -size) * torch.exp(torch.where(above, self.skew, -self.skew))
+        return self._implicit(z)
 
     def _symmetric(self) -> StudentT:
         return StudentT(self.df, validate_args=False)
@@ -215,15 +196,6 @@ class SkewStudentTLoss(
     tensor(3.4555, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        df: ParameterLike = None,
-        skew: ParameterLike = None,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(df=df, skew=skew, scale=scale, **options)
-
 
 def _crps(distribution: SkewStudentT, y: Array) -> Array:
     """From that of Student's t on the side where y lies: its CDF there is Student's, enlarged."""
@@ -235,7 +207,7 @@ def _crps(distribution: SkewStudentT, y: Array) -> Array:
     score, centre = standard_crps(along, np.where(df > 0.5, df, 1.0))
     score *= 2 * special.expit(2 * narrow) * np.exp(narrow)
     crps = score - (size + 2 * centre * np.exp(-side)) * np.tanh(side)
-    return np.asarray(np.where(df > 0.5, scale * crps, np.inf))
+    return np.where(df > 0.5, scale * crps, np.inf)
 
 
 register(SkewStudentTLoss, crps=_crps)

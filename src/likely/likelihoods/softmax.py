@@ -1,7 +1,7 @@
 """The softmax likelihood of classes: cross-entropy whose temperature learns."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +21,9 @@ from likely._validation import (
     may_look,
     promote,
 )
+from likely.likelihoods._distribution import Array, check_support
 from likely.likelihoods._fused import Fused
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
-from likely.likelihoods._numeric import Array, check_support
+from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
 from likely.likelihoods._row_weights import along, as_weight, weighted
 from likely.likelihoods._slot import TEMPERATURE, ParameterLike
@@ -300,20 +300,20 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
 
     def __init__(
         self,
-        temperature: ParameterLike = None,
-        *,
+        *values: ParameterLike,
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing}")
-        super().__init__(temperature=temperature, **options)
+        super().__init__(*values, **options)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
         self.register_buffer("weight", as_weight("weight", weight))
 
     weight: Tensor | None
+    _of_classes = True
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return _axes(prediction)[1]
@@ -326,16 +326,10 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
 
     def _mistake(self, prediction: Tensor) -> str | None:
         axis = _axes(prediction)[0]
-        if prediction.ndim == 0:
-            return None
-        low, high = (float(end) for end in prediction.aminmax())
-        if (
-            low >= 0
-            and high <= 1
-            and float((prediction.sum(axis) - 1).abs().max()) < 1e-3
-            and prediction.shape[axis] > 1
-        ):
-            return "predictions look like probabilities, which sum to 1 in each row: give logits, or their logarithms"
+        if prediction.ndim and prediction.shape[axis] > 1 and float(prediction.min()) >= 0:
+            sums = prediction.sum(axis)
+            if float((sums - 1).abs().max()) < 1e-3:
+                return "predictions look like probabilities, which sum to 1 per row: give logits, or their logarithms"
         return super()._mistake(prediction)
 
     def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
@@ -362,20 +356,6 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         labels = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing, "weight": self.weight}
         return {**labels, "reduction": reduction, "validate_args": self.validate_args}
 
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """At the logarithms of the labels themselves, smoothed and weighted."""
-        axis, _ = _axes(prediction)
-        classes, labels = prediction.shape[axis], target
-        if not target.is_floating_point():
-            numbers = torch.where(target == self.ignore_index, 0, target).long()
-            labels = F.one_hot(numbers, classes).movedim(-1, axis)
-        labels = labels.to(torch.promote_types(prediction.dtype, torch.float32))
-        labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
-        if self.weight is not None:
-            labels = labels * self.weight.to(labels.dtype).reshape(-1, *(1,) * (labels.ndim - axis - 1))
-        best = labels.clamp(min=torch.finfo(labels.dtype).tiny).log()
-        return self._nll(best, target, {"temperature": 1.0})
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         logits = prediction.movedim(_axes(prediction)[0], -1)
         return td.Categorical(logits=logits / phi["temperature"].unsqueeze(-1))
@@ -385,7 +365,7 @@ def _crps(distribution: td.Categorical, y: Array) -> Array:
     """The ranked probability score: classes are taken in their order."""
     check_support(distribution, y)
     reached = np.arange(distribution.param_shape[-1] - 1) >= y[..., None]
-    return np.asarray(np.square(distribution.probs.numpy().cumsum(-1)[..., :-1] - reached).sum(-1))
+    return np.square(distribution.probs.numpy().cumsum(-1)[..., :-1] - reached).sum(-1)
 
 
 register(SoftmaxLoss, support=constraints.nonnegative_integer, crps=_crps)

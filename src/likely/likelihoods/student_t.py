@@ -1,7 +1,6 @@
 """Student's t likelihood: heavier tails than the normal, for data with outliers."""
 
 import math
-from typing import Unpack
 
 import numpy as np
 import torch
@@ -11,19 +10,17 @@ from torch import distributions as td
 
 from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
-from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._distribution import EACH, Array, Exact, cdf_by_scipy, icdf_by_scipy, standardised
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import half_power_of_t4
+from likely.likelihoods._slot import Slot, half_power_of_t4, scale_slot
 
 __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
 
 
 @functional_form(constant=HALF_LOG_2PI, fused=True)
-def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value, **how: Unpack[How]) -> Tensor:
+def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value) -> Tensor:
     r"""Negative log-likelihood of Student's t distribution, whose heavy tails allow for outliers.
 
     For :math:`z = r / \sigma` and :math:`\nu > 0` degrees of freedom,
@@ -122,25 +119,23 @@ class StudentT(Exact, td.StudentT):
         return StudentT(self.df, validate_args=False)
 
 
-# Beyond this many √df the tail is a power of z to the last digit. SciPy squares z there, and loses it.
-_POWER_LAW_RATIO = 1e9
+_POWER_LAW_LOG_RATIO = 20.0  # of -z and √df: the tail is a power of z to the last digit
 
 
 def _lower_tail(z: Array, df: Array) -> Array:
-    """P(T < z) for z ≤ 0."""
-    with np.errstate(over="ignore"):
-        ratio = -z / np.sqrt(df)
-        power = np.exp(-df * np.log(np.maximum(ratio, 1.0)) - np.log(df) - special.betaln(0.5 * df, 0.5))
-        return np.where(
-            ratio > _POWER_LAW_RATIO, power, special.stdtr(df, np.maximum(z, -_POWER_LAW_RATIO * np.sqrt(df)))
-        )
+    """P(T < z) for z ≤ 0; far out, where SciPy squares z, by the power law of the tail."""
+    with np.errstate(over="ignore", divide="ignore"):
+        log_ratio = np.log(-z) - 0.5 * np.log(df)
+        power = np.exp(-df * np.maximum(log_ratio, 0.0) - np.log(df) - special.betaln(0.5 * df, 0.5))
+        far = log_ratio > _POWER_LAW_LOG_RATIO
+        return np.where(far, power, special.stdtr(df, np.where(far, 0.0, z)))
 
 
 def _lower_quantile(p: Array, df: Array) -> Array:
-    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½."""
+    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½; far out by the power law, too."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         log_ratio = -(np.log(p) + np.log(df) + special.betaln(0.5 * df, 0.5)) / df
-        far = log_ratio > math.log(_POWER_LAW_RATIO)
+        far = log_ratio > _POWER_LAW_LOG_RATIO
         return -np.where(far, np.sqrt(df) * np.exp(log_ratio), np.abs(special.stdtrit(df, np.where(far, 0.5, p))))
 
 
@@ -176,18 +171,10 @@ class StudentTLoss(
     tensor(4.6348, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        df: ParameterLike = None,
-        scale: ParameterLike = None,
-        **options: Unpack[ScaleLossOptions],
-    ) -> None:
-        super().__init__(df=df, scale=scale, **options)
-
 
 def _crps(distribution: StudentT, y: Array) -> Array:
     z, scale = standardised(distribution, y)
-    return np.asarray(scale * standard_crps(z, distribution.df.numpy())[0])
+    return scale * standard_crps(z, distribution.df.numpy())[0]
 
 
 def standard_crps(z: Array, df: Array) -> tuple[Array, Array]:
@@ -211,7 +198,7 @@ def _crps_shape(df: Array) -> Array:
     slope = -math.log(2) + e * (math.pi**2 / 8 - e * 1.75 * float(special.zeta(3)))
     log_ratio = special.betaln(0.5, df - 0.5) - special.betaln(0.5, 0.5 * df)
     away = -np.expm1(log_ratio) / np.where(near, 1, e)
-    return np.asarray(np.where(near, -slope * special.exprel(e * slope), away))
+    return np.where(near, -slope * special.exprel(e * slope), away)
 
 
 register(

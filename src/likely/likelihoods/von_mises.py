@@ -1,7 +1,7 @@
 """The von Mises likelihood of an angle: a normal on the circle, whose concentration learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,13 +10,20 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions
-from likely.likelihoods._numeric import Array, gauss_legendre, over_distinct, root
+from likely.likelihoods._distribution import (
+    EACH,
+    Array,
+    Exact,
+    cdf_by_scipy,
+    gauss_legendre,
+    icdf_by_scipy,
+    over_distinct,
+    root,
+)
+from likely.likelihoods._form import Value, functional_form
+from likely.likelihoods._loss import LikelihoodLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot
-from likely.likelihoods._start import Moment
+from likely.likelihoods._slot import Moment, Slot
 
 __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]
 
@@ -26,7 +33,7 @@ _NODES, _WEIGHTS, _ = gauss_legendre(48)
 
 
 @functional_form(constant=math.log(2 * math.pi))
-def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how: Unpack[How]) -> Tensor:
+def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value) -> Tensor:
     r"""Negative log-likelihood of an angle in radians under a von Mises distribution.
 
     :math:`\ell = \kappa (1 - \cos(y - x)) + \log(2\pi e^{-\kappa} I_0(\kappa))` for a ``concentration``
@@ -141,7 +148,7 @@ def _beyond(angle: Array, concentration: Array, power: int) -> Array:
     fall = 2 * np.sin(0.5 * step) * np.sin(angle[..., None] + 0.5 * step)
     total = (np.exp(-concentration[..., None] * fall) * step**power) @ _WEIGHTS * np.maximum(end - angle, 0.0)
     height = np.exp(-2 * concentration * start**2) / (2 * math.pi * special.i0e(concentration))
-    return np.asarray(total * height)
+    return total * height
 
 
 def _cdf(angle: Array, concentration: Array) -> Array:
@@ -150,17 +157,14 @@ def _cdf(angle: Array, concentration: Array) -> Array:
 
 
 def _quantile(p: Array, concentration: Array) -> Array:
-    """Where the logarithm of the tail Q has fallen far enough, within bounds: Q ≤ ½ e^-κ(1 - cos t) and ½(1 - t/π)."""
-    tail = np.clip(np.minimum(p, 1 - p), 1e-300, 0.5)
+    """Where the tail has fallen far enough."""
+    tail = np.minimum(p, 1 - p)
 
     def missing(angle: Array, tail: Array, concentration: Array) -> Array:
-        return np.asarray(np.log(tail / _beyond(angle, concentration, 0)))
+        return tail - _beyond(angle, concentration, 0)
 
-    with np.errstate(all="ignore"):
-        high = 2 * np.arcsin(np.minimum(np.sqrt(-0.5 * np.log(2 * tail) / concentration), 1.0))
-        high = np.minimum(high, math.pi * (1 - 2 * tail))
-        angle = root(missing, np.zeros_like(high), high, tail, concentration)
-    return np.where(np.minimum(p, 1 - p) > 0, angle, math.pi) * np.sign(p - 0.5)
+    angle = root(missing, 0.0, math.pi, tail, concentration)
+    return np.where(tail > 0, angle, math.pi) * np.sign(p - 0.5)
 
 
 # From the mean resultant length (Banerjee et al. 2005).
@@ -194,13 +198,6 @@ class VonMisesLoss(
     tensor(-0.9666, grad_fn=<...>)
     """
 
-    def __init__(
-        self,
-        concentration: ParameterLike = None,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(concentration=concentration, **options)
-
 
 def _crps(distribution: VonMises, y: Array) -> Array:
     """The linear score of the angle in (loc - π, loc + π], into which y is turned."""
@@ -209,7 +206,7 @@ def _crps(distribution: VonMises, y: Array) -> Array:
     angle, concentration = np.broadcast_arrays(turned, concentration)
     distance = angle + 2 * _beyond(angle, concentration, 1)
     half = over_distinct(_half_difference, concentration.ravel(), cells=48 * 48)
-    return np.asarray(distance - half.reshape(angle.shape))
+    return distance - half.reshape(angle.shape)
 
 
 def _half_difference(concentration: Array) -> Array:
@@ -217,13 +214,13 @@ def _half_difference(concentration: Array) -> Array:
     end = 2 * np.arcsin(np.minimum(np.sqrt(20 / concentration), 1.0))
     angle = end[:, None] * _NODES
     tail = _beyond(angle, np.broadcast_to(concentration[:, None], angle.shape), 0)
-    return np.asarray(2 * end * ((tail * (1 - tail)) @ _WEIGHTS))
+    return 2 * end * ((tail * (1 - tail)) @ _WEIGHTS)
 
 
 def _start(y: Array, weight: Array) -> Array:
     """The mean direction."""
     sine, cosine = (np.average(part, axis=0, weights=weight) for part in (np.sin(y), np.cos(y)))
-    return np.asarray(np.arctan2(sine, cosine))
+    return np.arctan2(sine, cosine)
 
 
 register(VonMisesLoss, crps=_crps, start=_start)

@@ -1,6 +1,6 @@
 """Zero-inflated counts: zero with some probability, otherwise Poisson or negative binomial."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -9,19 +9,18 @@ from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_shares
 from likely.constraints import Interval
-from likely.likelihoods._distribution import EACH, Exact
-from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._distribution import EACH, Array, Exact, OfForm
+from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
-from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
-from likely.likelihoods._slot import ParameterLike, Slot
+from likely.likelihoods._slot import Slot
 from likely.likelihoods.negative_binomial import (
     NegativeBinomial,
     NegativeBinomialLoss,
     count_and_logits,
     negative_binomial_nll,
 )
-from likely.likelihoods.poisson import Poisson, RateLoss, RateLossOptions, log_factorial, log_mean, poisson_nll
+from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
 
 __all__ = [
     "ZeroInflatedNegativeBinomial",
@@ -32,7 +31,7 @@ __all__ = [
     "zero_inflated_poisson_nll",
 ]
 INFLATION = Slot(Interval(0, 1), 0.1)
-_EACH: How = {**EACH, "full": False}
+_EACH: dict[str, Any] = {**EACH, "full": False}
 
 
 def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
@@ -44,7 +43,7 @@ def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
 
 @functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
 def zero_inflated_poisson_nll(
-    prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True, **how: Unpack[How]
+    prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True
 ) -> Tensor:
     r"""Negative log-likelihood of a count that is zero with probability ``inflation``, and else Poisson.
 
@@ -75,9 +74,6 @@ def zero_inflated_poisson_nll(
     >>> zero_inflated_poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]), inflation=0.5)
     tensor(1.2915)
     """
-    if log_input:  # a zero says nothing about a rate so high, and the slope of its exponential must not be infinite
-        high = 0.5 * float(np.log(torch.finfo(prediction.dtype).max))
-        prediction = torch.where(target == 0, prediction.clamp(max=high), prediction)
     return _inflated(poisson_nll(prediction, target, log_input=log_input, **_EACH), target, inflation)
 
 
@@ -89,7 +85,6 @@ def zero_inflated_negative_binomial_nll(
     dispersion: Value,
     inflation: Value,
     log_input: bool = True,
-    **how: Unpack[How],
 ) -> Tensor:
     r"""Negative log-likelihood of a count that is zero with some probability, and else negative binomial.
 
@@ -143,7 +138,7 @@ def _inflated(nll: Tensor, target: Tensor, inflation: Tensor) -> Tensor:
     return torch.where(zero, torch.where(likely_zero, near, far), above)
 
 
-class _ZeroInflated(Exact):
+class _ZeroInflated(OfForm):
     """A count that is zero with a probability of its own, and otherwise follows ``base``."""
 
     arg_constraints: ClassVar = {"inflation": constraints.unit_interval}
@@ -165,10 +160,8 @@ class _ZeroInflated(Exact):
         Returns:
             A new distribution of the same class.
         """
-        new = self._get_checked_instance(type(self), _instance)
-        new.base, new.inflation = self.base.expand(batch_shape), self.inflation.expand(batch_shape)
-        Distribution.__init__(new, torch.Size(batch_shape), validate_args=False)
-        new._validate_args = self._validate_args
+        new = super().expand(batch_shape, _instance)
+        new.base = self.base.expand(batch_shape)
         return new
 
     @property
@@ -290,13 +283,6 @@ class ZeroInflatedPoissonLoss(RateLoss, nll=zero_inflated_poisson_nll, family=Ze
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    def __init__(
-        self,
-        inflation: ParameterLike = None,
-        **options: Unpack[RateLossOptions],
-    ) -> None:
-        super().__init__(inflation=inflation, **options)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
 
@@ -336,14 +322,6 @@ class ZeroInflatedNegativeBinomialLoss(
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    def __init__(
-        self,
-        dispersion: ParameterLike = None,
-        inflation: ParameterLike = None,
-        **options: Unpack[RateLossOptions],
-    ) -> None:
-        super().__init__(dispersion=dispersion, inflation=inflation, **options)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         parts = count_and_logits(self._rate(prediction), phi["dispersion"])
         return ZeroInflatedNegativeBinomial(*parts, phi["inflation"])
@@ -355,7 +333,7 @@ def _crps(distribution: _ZeroInflated, y: Array) -> Array:
     score, share = LIKELIHOODS[base].crps, distribution.inflation.numpy()
     assert score is not None
     at_zero = score(distribution.base, np.zeros_like(y))
-    return np.asarray(share * np.abs(y) + (1 - share) * (score(distribution.base, y) - share * at_zero))
+    return share * np.abs(y) + (1 - share) * (score(distribution.base, y) - share * at_zero)
 
 
 for _loss in (ZeroInflatedPoissonLoss, ZeroInflatedNegativeBinomialLoss):

@@ -7,7 +7,7 @@ import numpy as np
 from torch.distributions import Distribution
 
 from likely._rows.blocks import row_blocks
-from likely.likelihoods._numeric import cdf, is_discrete, quantile
+from likely.likelihoods._distribution import cdf, is_discrete, quantile
 from likely.metrics._bins import check_n_bins
 from likely.metrics._blocks import all_rows, by_mean, by_rows
 from likely.metrics._input import Array, Input, as_array, as_weight, average, relative

@@ -14,7 +14,7 @@ from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
-from likely.likelihoods._numeric import quantile
+from likely.likelihoods._distribution import quantile
 from likely.tabular._stack import Plan, Stack, fit_stack, pool_links
 from likely.tabular.members.task import MemberTable, StackMember, Task, minimised
 from likely.tabular.targets.noise import fit_squares
