@@ -63,9 +63,9 @@ def calibrate(
 
 
 def _sample(source: Source, name: str, names: Names) -> Outputs:
-    """A regular sample of the rows with their labels or targets, and a note about it."""
+    """A sample of the rows with their labels or targets, and a note about it."""
     stride = max(1, -(-len(source) * source.width // MAX_FITTED_VALUES))
-    (table,) = source.every(stride)
+    (table,) = source.sample(stride)
     outputs = read_outputs(Path(name), names, truth=True, table=table)
     if stride == 1:
         return outputs

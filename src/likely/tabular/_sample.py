@@ -21,7 +21,7 @@ class Read(NamedTuple):
 
 
 def read_sample(X: Any, y: Any, *extras: Any) -> Read:
-    """Return arguments in memory unchanged, and a regular sample of the rows of a table that is not."""
+    """Return arguments in memory unchanged, and a sample of the rows of a table that is not."""
     source = source_of(X)
     if source is None:
         return Read(X, y, extras, None)
@@ -30,7 +30,7 @@ def read_sample(X: Any, y: Any, *extras: Any) -> Read:
     for argument in (y, *extras):
         source = source if argument is None else source.with_columns(argument)
     stride = max(1, -(-_numbers(source) // MAX_NUMBERS))
-    table, target, *columns = source.every(stride)
+    table, target, *columns = source.sample(stride)
     remaining = iter(columns)
     values = tuple(None if argument is None else next(remaining) for argument in extras)
     return Read(table, target, values, len(source))

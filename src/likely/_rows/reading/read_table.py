@@ -28,7 +28,7 @@ def read_table(data: Any) -> Table:
     if is_one_file(data):
         return _from_file(Path(data))
     source = source_of(data)
-    frame = _from_python(data) if source is None else _from_python(source.every(1)[0])
+    frame = _from_python(data) if source is None else _from_python(source.sample()[0])
     header = read_header(frame.columns)
     frame.columns = pd.Index(header.names)
     frame, text_notes = mend_text(frame.reset_index(drop=True))
