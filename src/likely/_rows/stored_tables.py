@@ -34,6 +34,7 @@ class Source(ABC):
     """
 
     names: list[str] | None = None  # of the columns; None of an array
+    width: int  # number of columns
     others: tuple[Any, ...] = ()  # further arguments of functions: columns by name, or a part for each block
 
     @abstractmethod
@@ -80,12 +81,7 @@ class Source(ABC):
     @functools.cached_property
     def sizes(self) -> list[int]:
         """The number of rows of each block."""
-        return list(self.each(_size))
-
-    @property
-    def width(self) -> int:
-        """The number of columns of the table."""
-        return len(self.names) if self.names is not None else next(iter(self.each(_width)))
+        return list(self.run(len, []))
 
     @property
     def paths(self) -> list[str]:
@@ -131,14 +127,6 @@ def _first(parts: Iterator[T]) -> T:
     for part in parts:
         return part
     raise ValueError("the table has no rows")
-
-
-def _size(block: Any, *_: Any) -> int:
-    return len(block)
-
-
-def _width(block: Any, *_: Any) -> int:
-    return int(block.shape[1])
 
 
 def _picked(stride: int, *blocks: Any) -> tuple[Any, ...]:
@@ -192,6 +180,7 @@ class Dask(Source):
     def __init__(self, X: Any) -> None:
         columns = getattr(X, "columns", None)
         self.names = None if columns is None else [str(name) for name in columns]
+        self.width = X.shape[1] if X.ndim > 1 else 1
         self.collection, self.blocks = X, _blocks(X)
 
     def parts_of(self, other: Any) -> Sequence[Any]:
@@ -325,9 +314,12 @@ class Files(Source):
     names: list[str]
 
     def __init__(self, X: Any) -> None:
-        self.dataset = X if hasattr(X, "get_fragments") else _dataset(list(X) if isinstance(X, list | tuple) else [X])
-        self.schema = _schema(self.dataset)
-        self.names = list(self.schema.names)
+        if hasattr(X, "get_fragments"):
+            self.dataset, self.schema = X, X.schema
+        else:
+            self.dataset = _dataset(list(X) if isinstance(X, list | tuple) else [X])
+            self.schema = _schema(self.dataset)
+        self.names, self.width = list(self.schema.names), len(self.schema.names)
 
     def parts_of(self, other: Any) -> Sequence[Any]:
         """See :meth:`Source.parts_of`."""
@@ -390,7 +382,10 @@ def _dataset(paths: list[Any]) -> Any:
         raise ImportError("tables in files are read by pyarrow: pip install 'likely[arrow,data]'") from None
     found = [_found(os.fspath(path)) for path in paths]
     files = [file for _, some in found for file in some]
-    kinds = {_kind(file) for file in files}
+    unread = [file for file in files if Path(file).suffix.lower() not in ENDINGS]
+    if unread:
+        raise ValueError(f"{unread[0]} has no ending that is read by blocks: {', '.join(ENDINGS)}")
+    kinds = {ENDINGS[Path(file).suffix.lower()] for file in files}
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(sorted(kinds))}: name those of one kind")
     form: Any = kinds.pop()
@@ -412,13 +407,6 @@ def _naming(path: str) -> Iterator[None]:
         raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
 
 
-def _kind(path: str) -> str:
-    kind = ENDINGS.get(Path(path).suffix.lower())
-    if kind is None:
-        raise ValueError(f"{path} has no ending that is read by blocks: {', '.join(ENDINGS)}")
-    return kind
-
-
 def _found(path: str) -> tuple[Any, list[str]]:
     """Return the file system of a path, glob or URL, and its files in the order of their names."""
     import fsspec  # torch needs it, but does not load it
@@ -438,29 +426,17 @@ def _found(path: str) -> tuple[Any, list[str]]:
 
 def _schema(dataset: Any) -> Any:
     """Return the types that suit all files: of whole numbers in one and others in the next, the latter."""
-    schema, first = dataset.schema, None
+    import pyarrow as pa
+
+    schema, first = dataset.schema, next(dataset.get_fragments())
     for fragment in dataset.get_fragments():
         with _naming(fragment.path):
             own = fragment.physical_schema
-        if first is None:
-            first, first_path = own, fragment.path
-        for name in () if own.equals(first) else dict.fromkeys([*first.names, *own.names]):
-            if _common(name, own, first) is None:
-                kinds = [kind.field(name).type if name in kind.names else "not there" for kind in (own, first)]
-                difference = f"{name!r} is {kinds[0]}, and {kinds[1]} in {first_path}"
-                raise ValueError(f"{fragment.path} has other columns: {difference}")
-            # A dataset may have been given a schema of its own, without this column or with another kind of it.
-            if (common := _common(name, own, schema)) is not None:
-                schema = schema.set(schema.get_field_index(name), common)
+        different = f"{fragment.path} has other columns than {first.path}"
+        if unshared := set(own.names) ^ set(first.physical_schema.names):
+            raise ValueError(f"{different}: {min(unshared)!r} is not there in one of them")
+        try:
+            schema = pa.unify_schemas([schema, own], promote_options="permissive")
+        except pa.ArrowTypeError as error:
+            raise ValueError(f"{different}: {error}") from None
     return schema
-
-
-def _common(name: str, *schemas: Any) -> Any:
-    """Return the field whose type holds the values of a column by each schema; None where there is none."""
-    import pyarrow as pa
-
-    try:
-        fields = [pa.schema([schema.field(name)]) for schema in schemas]
-        return pa.unify_schemas(fields, promote_options="permissive").field(0)
-    except (KeyError, pa.ArrowTypeError):
-        return None

@@ -1,8 +1,12 @@
 """Recalibration: temperatures for classifiers and scales for regressors, learned on held-out rows."""
 
+from likely.calibration._choice import METHODS as METHODS
+from likely.calibration._choice import SCALE_METHODS as SCALE_METHODS
 from likely.calibration._choice import AutoCalibrator, AutoScale
+from likely.calibration._choice import make_calibrator as make_calibrator
 from likely.calibration._compose import Composition, ScalePipeline, compose
 from likely.calibration._saved import load, save
+from likely.calibration._saved import needs as needs
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
 from likely.calibration.classifiers._classifier import CalibratedClassifier

@@ -18,7 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d, has_fit_parameter
 
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely._rows.folds import Split, deals_itself, split_by_content
+from likely._rows.contents import Split, deals_itself, split_by_content
 from likely._rows.sources import by_blocks, is_source
 from likely._typing import Array
 

@@ -18,10 +18,8 @@ from sklearn.model_selection import KFold
 from likely._rows.reading.read_table import source_name
 from likely._rows.sources import Source
 from likely._solvers.selection import held_out_gain
-from likely.calibration import Calibrator, compose, save
-from likely.calibration._choice import METHODS, SCALE_METHODS, make_calibrator
-from likely.cli.outputs import Names, Outputs, read_outputs
-from likely.cli.paths import check_output, several_files
+from likely.calibration import METHODS, SCALE_METHODS, Calibrator, compose, make_calibrator, save
+from likely.cli.outputs import Names, Outputs, check_output, read_outputs, several_files
 from likely.metrics import expected_calibration_error, negative_log_likelihood, quantile_calibration_error
 
 COVERAGE = 0.9  # nominal coverage of the interval that is scored

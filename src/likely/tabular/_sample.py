@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from likely._rows.sources import Source, source_of
+from likely._rows.sources import source_of
 
 MAX_NUMBERS = 1 << 25  # largest number of values that a fit reads from a table that is not in memory
 
@@ -29,16 +27,8 @@ def read_sample(X: Any, y: Any, *extras: Any) -> Read:
         raise ValueError("requires y to be passed, but the target y is None")
     for argument in (y, *extras):
         source = source if argument is None else source.with_columns(argument)
-    stride = max(1, -(-_numbers(source) // MAX_NUMBERS))
+    stride = max(1, -(-len(source) * source.width // MAX_NUMBERS))
     table, target, *columns = source.sample(stride)
     remaining = iter(columns)
     values = tuple(None if argument is None else next(remaining) for argument in extras)
     return Read(table, target, values, len(source))
-
-
-def _numbers(source: Source) -> int:
-    return source.total(_count) if source.names is None else len(source) * len(source.names)
-
-
-def _count(block: Any, *_: Any) -> int:
-    return int(np.prod(np.shape(block)))

@@ -9,7 +9,7 @@ from joblib import parallel_config
 from scipy.special import log_softmax
 from sklearn.base import clone
 
-from likely._rows.folds import fold_numbers, splits_of
+from likely._rows.contents import fold_numbers, splits_of
 from likely.calibration._choice import AutoCalibrator, default_candidates
 from likely.calibration._compose import compose
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling

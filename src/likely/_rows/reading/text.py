@@ -20,7 +20,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from likely._rows.reading.table import Table, counted, listed, read_header
@@ -119,7 +118,10 @@ def _tidied(lines: io.TextIOWrapper, delimiter: str, skip: int, tidy: IO[str]) -
         row = f"row {layout.rows}" if width else "the header"
         return ValueError(f"{row} (line {reader.line_num + skip - len(taken) + 1}) {wrong}")
 
-    reader, writer = csv.reader(remembered(), strict=True, **how), csv.writer(tidy, delimiter=delimiter)
+    reader, writer = (
+        csv.reader(remembered(), strict=True, **how),
+        csv.writer(tidy, delimiter=delimiter, quoting=csv.QUOTE_ALL),
+    )
     while True:
         taken.clear()
         stray = False
@@ -175,15 +177,12 @@ def _layout_notes(layout: Layout, delimiter: str, path: Path) -> list[str]:
     usual = "\t" if ".tsv" in path.suffixes[-2:] else ","
     if delimiter != usual and len(layout.header) > 1:
         notes.append(f"The columns are separated by a {_DELIMITERS[delimiter]}.")
-    if layout.long:
-        rows = counted(len(layout.long), "row has", "rows have")
-        beyond = f"the first is row {min(layout.long)}; the fields beyond it were dropped."
-        notes.append(f"{rows} more fields than the header, {beyond}")
-    if layout.short:
-        rows = counted(len(layout.short), "row has", "rows have")
-        first, fields = next(iter(layout.short.items()))
-        absent = f"the first is row {first} with {fields} of {len(layout.header)}; the others are taken to be missing."
-        notes.append(f"{rows} fewer fields than the header, {absent}")
+    dropped, absent = "the fields beyond it were dropped", "the others are taken to be missing"
+    for rows, how, result in ((layout.long, "more", dropped), (layout.short, "fewer", absent)):
+        for first, fields in islice(rows.items(), 1):
+            where = f"the first is row {first} with {fields} of {len(layout.header)}"
+            many = counted(len(rows), "row has", "rows have")
+            notes.append(f"{many} {how} fields than the header, {where}; {result}.")
     if layout.blank:
         notes.append(counted(layout.blank, "blank line") + " between rows skipped: not counted as rows.")
     return notes
@@ -299,9 +298,8 @@ def _style(words: pd.Series[Any]) -> Style | None:
 def _are_plain(words: pd.Series[Any]) -> bool:
     """Whether most words of a column are numbers, dates or truth values."""
     some = words.iloc[:: max(1, len(words) // _LOOK)]
-    numbers = pd.to_numeric(some, errors="coerce").notna()
-    others = some.str.fullmatch(rf"{ISO_DATE}|(?i:true|false)").astype(bool)
-    return bool(max(numbers.mean(), others.mean()) >= MOSTLY)
+    shares = [some.str.fullmatch(pattern).astype(bool).mean() for pattern in (ISO_DATE, "(?i)true|false")]
+    return bool(max(pd.to_numeric(some, errors="coerce").notna().mean(), *shares) >= MOSTLY)
 
 
 def _numbers(column: pd.Series[Any], style: Style) -> Any:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from likely._rows.folds import Split
+from likely._rows.contents import Split
 from likely._typing import Array
 from likely.calibration._choice import make_calibrator
 from likely.calibration._estimator import CalibratedEstimator, Outputs, Weight, by_blocks_or_texts
