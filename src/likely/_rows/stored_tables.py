@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
-BLOCK_NUMBERS = 1 << 22  # values per block of CSV, about: with temporaries and two threads, a few hundred MB
+BLOCK_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
 MAX_AT_ONCE = 16  # blocks whose results are in memory at once
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
 
@@ -60,6 +60,7 @@ class Source(ABC):
             raise ValueError(f"{where}there is no column {missing[0]!r}: {known}")
         if names:
             source.names = [name for name in self.names or () if name not in names]
+            source.width = len(source.names)
         source.others = (*self.others, other if names else self.parts_of(other))
         return source
 
@@ -290,7 +291,7 @@ def names_files(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of a file: a row group of Parquet, or a batch of a file that can only be read from its beginning."""
+    """Rows of a file: all of Parquet, a row group, or a batch of a file that can only be read from its beginning."""
 
     rows: int
     content: Any
@@ -353,14 +354,15 @@ class Files(Source):
         return result
 
     def _pieces(self) -> Iterator[Piece]:
-        batch_rows = max(1, BLOCK_NUMBERS // max(1, len(self.schema)))
+        block_rows = max(1, BLOCK_NUMBERS // max(1, len(self.schema)))
         for fragment in self.dataset.get_fragments():
             with _naming(fragment.path):
                 if hasattr(fragment, "split_by_row_group"):
-                    groups = fragment.split_by_row_group()
-                    pieces = ((sum(part.num_rows for part in group.row_groups), group) for group in groups)
+                    is_small = fragment.count_rows() <= block_rows
+                    groups = [fragment] if is_small else fragment.split_by_row_group()
+                    pieces = ((group.count_rows(), group) for group in groups)
                 else:
-                    batches = fragment.to_batches(self.schema, batch_size=batch_rows)
+                    batches = fragment.to_batches(self.schema, batch_size=block_rows)
                     pieces = ((batch.num_rows, batch) for batch in batches)
                 yield from (Piece(rows, content, self.schema) for rows, content in pieces if rows)
 

@@ -72,9 +72,8 @@ def read_text(path: Path) -> Table:
 
         def read(**how: Any) -> pd.DataFrame:
             tidy.seek(0)
-            how = {"keep_default_na": False, "na_values": [""], "low_memory": False, **_PRECISE, **how}
-            fixed: dict[str, Any] = {"names": header.names, "header": 0, "index_col": False, "skip_blank_lines": False}
-            return pd.read_csv(tidy, sep=delimiter, skipinitialspace=True, **fixed, **how)
+            how |= {"names": header.names, "header": 0, "index_col": False, "skip_blank_lines": False}
+            return pd.read_csv(tidy, sep=delimiter, skipinitialspace=True, low_memory=False, **_PRECISE, **how)
 
         frame = read()
         mended = mend_columns(frame, delimiter, read)
@@ -254,22 +253,19 @@ def mend_columns(frame: pd.DataFrame, delimiter: str, read: Read) -> list[str]:
     the others do; failing these, they are decimal commas unless commas separate the columns.
     """
     styles: dict[str, Style] = {}
-    gappy, words = [], {}
+    doubtful, words = [], {}
     for name in frame.columns[[pd.api.types.is_string_dtype(kind) for kind in frame.dtypes]]:
-        frame[name] = frame[name].mask(frame[name] == "")  # of whole numbers beyond 2⁶³ pandas leaves gaps as they are
+        # Of whole numbers beyond 2⁶³ pandas leaves gaps as they are written.
+        frame[name] = frame[name].mask(frame[name].isin(GAPS | {""}))
         present = frame[name].dropna().astype(str).str.strip()
-        gaps = present.isin(GAPS)
-        if style := _style(present[~gaps]):
+        if style := _style(present):
             styles[name] = style
-        elif gaps.any():
-            # A single word in all is the way to write a gap.
-            if present.nunique() == 1 or _are_plain(present[~gaps]):
-                gappy.append(name)
-            else:
-                words[name] = set(present[gaps])
-    again = read(usecols=gappy, keep_default_na=True) if gappy else frame[[]]
-    for name in again.columns:
-        frame[name] = again[name].mask(again[name].isin(GAPS))
+        elif len(present) < len(frame) and not _are_plain(present):
+            doubtful.append(name)
+    raw = read(usecols=doubtful, keep_default_na=False, na_values=[""]) if doubtful else frame[[]]
+    for name in raw.columns:
+        if meant := set(raw[name].dropna().unique()) & GAPS:
+            frame[name], words[name] = raw[name], meant
     known = {style for style in styles.values() if style != "either"}
     decimal = "decimal comma" in known or ("thousands" not in known and delimiter != ",")
     guessed = [name for name, style in styles.items() if style == "either"]
@@ -305,10 +301,9 @@ def _are_plain(words: pd.Series[Any]) -> bool:
 def _numbers(column: pd.Series[Any], style: Style) -> Any:
     """The column as numbers, or, where some cells are none, with the others as Python writes them."""
     pattern, drop = (_COMMA, _GROUP) if style == "decimal comma" else (_POINT, "[,'’ \u00a0\u202f]")
-    words = column.where(~column.isin(GAPS)).astype(object)
-    fits = words.notna() & words.astype(str).str.strip().str.fullmatch(pattern)
-    plain = words[fits].astype(str).str.strip().str.replace(drop, "", regex=True).str.replace(",", ".", regex=False)
-    words[fits] = plain
+    words = column.str.strip()
+    plain = words.str.replace(drop, "", regex=True).str.replace(",", ".", regex=False)
+    words = plain.where(words.str.fullmatch(pattern).eq(True), column)
     try:
         return pd.to_numeric(words)
     except (ValueError, TypeError):
@@ -326,7 +321,7 @@ def _mend_floats(frame: pd.DataFrame, read: Read, decimal_commas: bool) -> list[
     raw = read(usecols=doubtful, dtype=str) if doubtful else frame[[]]
     dotted = []
     for name in raw.columns:
-        words = raw[name].mask(raw[name].isin(GAPS)).str.strip()
+        words = raw[name].str.strip()
         present = words.dropna()
         if decimal_commas and present.str.contains(".", regex=False).any() and present.str.fullmatch(_DOTTED).all():
             frame[name] = pd.to_numeric(words.str.replace(".", "", regex=False))
