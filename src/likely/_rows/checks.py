@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,29 +62,17 @@ def check_features(features: Any, n: int) -> Rows | None:
     return rows
 
 
-def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn weights of any scale into numbers of rows: the one rule for ``sample_weight`` in this package.
+@dataclass(frozen=True)
+class RowCounts:
+    """How many rows each row counts for: the one rule for ``sample_weight`` in this package, by all weights together.
 
     Whole numbers are counts: a weight of 3 is the row three times, 0 leaves it out. Other weights cannot be counts, so
     they are relative: they are scaled to a mean of one over the rows of positive weight, and only their ratios matter.
     Where that changes them by more than a factor of ten, a warning is given, because weights that were meant as
-    fractions of rows then stand for another amount of data.
+    fractions of rows then stand for another amount of data. The statistics of blocks can be added up.
 
-    >>> row_counts(np.array([3.0, 0.0, 1.0]))
-    array([3., 0., 1.])
-    >>> row_counts(np.array([1.5, 0.0, 0.5]))
-    array([1.5, 0. , 0.5])
-    >>> row_counts(np.array([2.4, 0.0, 0.8]))
-    array([1.5, 0. , 0.5])
-    """
-    return RowCounts.of(weight).checked()(weight)
-
-
-@dataclass(frozen=True)
-class RowCounts:
-    """How many rows each row counts for, by :func:`row_counts`: a rule that all weights decide together.
-
-    The statistics of blocks can be added up.
+    >>> [RowCounts.of(weight)(weight).round(9).tolist() for weight in (np.array([3.0, 0, 1]), np.array([2.4, 0, 0.8]))]
+    [[3.0, 0.0, 1.0], [1.5, 0.0, 0.5]]
     """
 
     rows: int
@@ -126,7 +115,7 @@ class RowCounts:
                 "so only its ratios are used, scaled to a mean of one: pass sample_weight * n / sample_weight.sum(), "
                 "n being the number of rows with a positive weight, to say the same without this warning",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=_outside(),
             )
         return self
 
@@ -144,6 +133,14 @@ def counts_of(source: Source) -> RowCounts:
 
 def _of_block(block: Any, *arguments: Any) -> RowCounts:
     return RowCounts.of(block_weight(arguments[-1], block))
+
+
+def _outside() -> int:
+    """Return the stack level, seen from the caller, of the first frame outside this package and scikit-learn."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("likely", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def all_or_nothing(fit: Callable[Concatenate[Fitted, P], Result]) -> Callable[Concatenate[Fitted, P], Result]:
