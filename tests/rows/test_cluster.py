@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
+from likely._rows import stored_tables
 from likely._rows.sources import source_of
 from likely.outliers import LikelihoodDetector, ScatterDetector
 
@@ -88,7 +89,10 @@ class Large:
 _unpickled = itertools.count()
 
 
-def test_a_model_goes_to_each_worker_once(table: pd.DataFrame, client: Client, tmp_path: Path) -> None:
+def test_a_model_goes_to_each_worker_once(
+    table: pd.DataFrame, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_tables, "BLOCK_NUMBERS", 1000)
     table.to_parquet(tmp_path / "t.parquet", row_group_size=ROWS // 20)
     source = source_of(tmp_path / "t.parquet")
     assert source is not None
