@@ -7,8 +7,8 @@ from collections.abc import Callable
 import typer
 from typer.core import TyperCommand
 
-from likely.cli.errors import OneLineErrors
-from likely.cli.terminal import accept_any_sign
+from likely.cli import accept_any_sign
+from likely.cli.commands import OneLineErrors
 
 
 class Command(OneLineErrors, TyperCommand):

@@ -283,7 +283,7 @@ class TestRefusals:
 
     def test_names_are_of_columns(self, tmp_path: Path) -> None:
         path = folder_of(frame_of(*rows_of_logits()), tmp_path, 2)
-        with pytest.raises(ValueError, match=r"y='truth' names a column 'truth', but the table has z0, label"):
+        with pytest.raises(ValueError, match=r"y='truth': there is no column 'truth': there are z0, label"):
             GlobalTemperature().fit(path, "truth")
         with pytest.raises(ValueError, match="is an array, without names"):
             GlobalTemperature().fit(cut(self.logits, 3), "label")

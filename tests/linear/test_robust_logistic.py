@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 from experiments.benchmarks._robust_linear import mislabelled
-from likely._rows.units import middle_and_spread
+from likely._rows.columns import middle_and_spread
 from likely.functional import softmax_nll
 from likely.linear._robust_logistic import RobustLogisticRegression, _Problem
 

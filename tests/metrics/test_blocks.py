@@ -182,7 +182,7 @@ def test_files(tmp_path, monkeypatch):
     frame[["a", "b", "c"]].to_parquet("probabilities.parquet")
     for labels in ("labels.csv", tmp_path / "labels.csv", y):
         same(metrics.brier_score(labels, "probabilities.parquet"), metrics.brier_score(y, p))
-    with pytest.raises(ValueError, match="y_true='truth' names a column 'truth', but the table has a, b, c"):
+    with pytest.raises(ValueError, match="y_true='truth': there is no column 'truth': there are a, b, c"):
         metrics.brier_score("truth", "probabilities.parquet")
     with pytest.raises(FileNotFoundError, match="nothing/here does not exist"):
         metrics.brier_score("label", "nothing/here")

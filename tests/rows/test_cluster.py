@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
-from likely._rows.sources import _files, source_of
+from likely._rows import stored_tables
+from likely._rows.sources import source_of
 from likely.outliers import LikelihoodDetector, ScatterDetector
 
 pytestmark = pytest.mark.heavy
@@ -91,7 +92,7 @@ _unpickled = itertools.count()
 def test_a_model_goes_to_each_worker_once(
     table: pd.DataFrame, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_files, "BLOCK_NUMBERS", 1000)
+    monkeypatch.setattr(stored_tables, "BLOCK_NUMBERS", 1000)
     table.to_parquet(tmp_path / "t.parquet", row_group_size=ROWS // 20)
     source = source_of(tmp_path / "t.parquet")
     assert source is not None

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from likely._rows.blocks import Rows, row_blocks
-from likely._rows.contents import contents, exact_keys, row_keys
-from likely._rows.folds import fold_numbers, split_by_content, splits_of
+from likely._rows.contents import contents, exact_keys, fold_numbers, row_keys, split_by_content, splits_of
 from likely._solvers.selection import held_out_gain
 
 

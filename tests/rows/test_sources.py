@@ -17,7 +17,8 @@ import pyarrow.dataset
 import pytest
 from pyarrow import feather
 
-from likely._rows.sources import _files, by_blocks, source_of
+from likely._rows import stored_tables
+from likely._rows.sources import by_blocks, drawn, source_of
 from likely.linear import DynamicRidge
 from likely.outliers import LikelihoodDetector, ScaledPCADetector, ScatterDetector
 
@@ -122,8 +123,8 @@ def test_kinds_of_files(kind: str, tmp_path: Path) -> None:
         assert source is not None
         assert len(source) == 5000
         assert source.names == ["a", "b"]
-        (rows,) = source.every(10)
-        pd.testing.assert_frame_equal(rows, frame.iloc[::10].reset_index(drop=True))
+        (rows,) = source.sample(10)
+        pd.testing.assert_frame_equal(rows, frame.iloc[drawn(0, 5000, 10)].reset_index(drop=True))
         assert source.total(lambda block: float(block["a"].sum())) == frame["a"].sum()
 
 
@@ -187,10 +188,12 @@ def test_what_is_wrong_is_said_in_one_line_that_names_it(tmp_path: Path) -> None
     frame = pd.DataFrame({"a": np.arange(10.0), "b": "word"})
     frame.to_parquet(tmp_path / "1.parquet", index=False)
     frame.assign(a="text").to_parquet(tmp_path / "2.parquet", index=False)
-    with pytest.raises(ValueError, match=r"2\.parquet has other columns: 'a' is .*string, and double in .*1\.par"):
+    with pytest.raises(
+        ValueError, match=r"2\.parquet has other columns than .*1\.parquet: .* a has .*: double vs .*string"
+    ):
         ScatterDetector().fit(tmp_path)
     frame[["a"]].to_parquet(tmp_path / "2.parquet", index=False)
-    with pytest.raises(ValueError, match=r"2\.parquet has other columns: 'b' is not there"):
+    with pytest.raises(ValueError, match=r"2\.parquet has other columns than .*1\.parquet: 'b' is not there"):
         ScatterDetector().fit(tmp_path)
     (tmp_path / "2.parquet").write_bytes(b"no parquet at all")
     with pytest.raises(ValueError, match=r"2\.parquet cannot be read"):
@@ -224,9 +227,9 @@ def test_a_block_without_rows_is_answered_by_none(table: pd.DataFrame) -> None:
 def test_files_take_every_core_unless_someone_says_otherwise(monkeypatch):
     """joblib 1.6 has another default number of jobs, with which files were read and scored by one thread."""
     monkeypatch.setattr(joblib, "cpu_count", lambda: 3)
-    assert _files._jobs() == 3
+    assert stored_tables.jobs() == 3
     with joblib.parallel_config(backend="threading", n_jobs=2):
-        assert _files._jobs() is None  # joblib reads its own configuration
+        assert stored_tables.jobs() is None  # joblib reads its own configuration
 
 
 def test_dates_of_files_are_dates(tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ def test_dates_of_files_are_dates(tmp_path: Path) -> None:
     for file in ("days.parquet", "days.csv"):
         source = source_of(tmp_path / file)
         assert source is not None
-        (frame,) = source.every(1)
+        (frame,) = source.sample()
         assert frame["day"].dtype.kind == "M"
         assert (frame["day"] == table["day"]).all()
 
@@ -260,7 +263,7 @@ def test_an_empty_cell_of_csv_is_a_gap_in_texts_too(tmp_path: Path) -> None:
     table.to_csv(tmp_path / "t.csv", index=False)
     source = source_of([tmp_path / "t.csv"])
     assert source is not None
-    assert source.every(1)[0]["town"].isna().sum() == 5
+    assert source.sample()[0]["town"].isna().sum() == 5
 
 
 def test_whole_numbers_in_one_file_and_others_in_the_next_are_numbers(tmp_path: Path) -> None:
@@ -271,7 +274,7 @@ def test_whole_numbers_in_one_file_and_others_in_the_next_are_numbers(tmp_path: 
             getattr(pd.DataFrame({"age": part, "x": 1.0}), write)(folder / f"{name}.{ending}", index=False)
         source = source_of(folder)
         assert source is not None
-        assert source.every(1)[0]["age"].sum() == 24
+        assert source.sample()[0]["age"].sum() == 24
         assert source.total(lambda block: block["age"].dtype == np.float64, operator.and_)
 
 
@@ -299,6 +302,6 @@ def test_a_dataset_keeps_the_schema_it_was_given(tmp_path: Path) -> None:
     schema = pa.schema({"age": pa.float64(), "town": pa.dictionary(pa.int32(), pa.string())})
     source = source_of(pyarrow.dataset.dataset(tmp_path, schema=schema))
     assert source is not None
-    (frame,) = source.every(1)
+    (frame,) = source.sample()
     assert frame.columns.tolist() == ["age", "town"]
     assert frame["age"].sum() == 6

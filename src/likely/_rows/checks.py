@@ -28,6 +28,13 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> N
     """Return the number of rows that each row of X counts for, or None where no weights are given."""
     if sample_weight is None:
         return None
+    weight = block_weight(sample_weight, X)
+    rule = RowCounts.of(weight).checked(warn=counts)
+    return rule(weight) if counts else weight
+
+
+def block_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
+    """Check and return the weights of rows, which may all be zero."""
     n: int = _num_samples(X)
     array = sample_weight.detach().cpu() if isinstance(sample_weight, Tensor) else sample_weight
     weight: NDArray[np.float64] = np.asarray(array, dtype=np.float64)
@@ -37,9 +44,7 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> N
         raise ValueError(f"sample_weight must hold one weight per row, shape ({n},); got {weight.shape}")
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise ValueError("sample_weight must be finite and ≥ 0 in every row")
-    if not weight.any():
-        raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
-    return row_counts(weight) if counts else weight
+    return weight
 
 
 def check_features(features: Any, n: int) -> Rows | None:
@@ -57,29 +62,17 @@ def check_features(features: Any, n: int) -> Rows | None:
     return rows
 
 
-def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn weights of any scale into numbers of rows: the one rule for ``sample_weight`` in this package.
+@dataclass(frozen=True)
+class RowCounts:
+    """How many rows each row counts for: the one rule for ``sample_weight`` in this package, by all weights together.
 
     Whole numbers are counts: a weight of 3 is the row three times, 0 leaves it out. Other weights cannot be counts, so
     they are relative: they are scaled to a mean of one over the rows of positive weight, and only their ratios matter.
     Where that changes them by more than a factor of ten, a warning is given, because weights that were meant as
-    fractions of rows then stand for another amount of data.
+    fractions of rows then stand for another amount of data. The statistics of blocks can be added up.
 
-    >>> row_counts(np.array([3.0, 0.0, 1.0]))
-    array([3., 0., 1.])
-    >>> row_counts(np.array([1.5, 0.0, 0.5]))
-    array([1.5, 0. , 0.5])
-    >>> row_counts(np.array([2.4, 0.0, 0.8]))
-    array([1.5, 0. , 0.5])
-    """
-    return RowCounts.of(weight).checked()(weight)
-
-
-@dataclass(frozen=True)
-class RowCounts:
-    """How many rows each row counts for, by :func:`row_counts`: a rule that all weights decide together.
-
-    The statistics of blocks can be added up.
+    >>> [RowCounts.of(weight)(weight).round(9).tolist() for weight in (np.array([3.0, 0, 1]), np.array([2.4, 0, 0.8]))]
+    [[3.0, 0.0, 1.0], [1.5, 0.0, 0.5]]
     """
 
     rows: int
@@ -111,12 +104,19 @@ class RowCounts:
         # Beyond 2⁵³ every float is a whole number, and none is a count.
         return self.whole and self.largest * self.rows < 2.0**53
 
-    def checked(self) -> RowCounts:
-        """Warn of weights that may be on the wrong scale, and return these counts."""
+    def checked(self, warn: bool = True) -> RowCounts:
+        """Return these counts; warn of weights that are no counts and whose mean is far from one."""
         if not self.positive:
             raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
-        if not self.are_counts:
-            _warn_of_scale(self.largest * (self.share / self.positive))
+        mean = self.largest * (self.share / self.positive)
+        if warn and not self.are_counts and not 0.1 <= mean <= 10:
+            warnings.warn(
+                f"sample_weight has a mean of {mean:.3g} and is not made of counts (whole numbers), "
+                "so only its ratios are used, scaled to a mean of one: pass sample_weight * n / sample_weight.sum(), "
+                "n being the number of rows with a positive weight, to say the same without this warning",
+                UserWarning,
+                stacklevel=_outside(),
+            )
         return self
 
     def __call__(self, weight: Array) -> Array:
@@ -131,30 +131,8 @@ def counts_of(source: Source) -> RowCounts:
     return source.total(_of_block).checked()
 
 
-def block_weight(weight: Any, block: Any) -> Array:
-    """Check and return the weights of a block's rows, which may all be zero."""
-    weight = np.asarray(weight)
-    if weight.shape == (len(block),) and not weight.astype(np.float64).any():
-        return np.zeros(len(block))
-    checked = check_sample_weight(weight, block, counts=False)
-    assert checked is not None
-    return checked
-
-
 def _of_block(block: Any, *arguments: Any) -> RowCounts:
     return RowCounts.of(block_weight(arguments[-1], block))
-
-
-def _warn_of_scale(mean: float) -> None:
-    """Warn of weights that are not counts and whose mean over the rows of positive weight is far from one."""
-    if not 0.1 <= mean <= 10:
-        warnings.warn(
-            f"sample_weight has a mean of {mean:.3g} and is not made of counts (whole numbers), "
-            "so only its ratios are used, scaled to a mean of one: pass sample_weight * n / sample_weight.sum(), "
-            "n being the number of rows with a positive weight, to say the same without this warning",
-            UserWarning,
-            stacklevel=_outside(),
-        )
 
 
 def _outside() -> int:

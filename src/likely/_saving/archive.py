@@ -15,9 +15,7 @@ import numpy as np
 
 from likely._files import loading, replacing
 from likely._saving.codec import Array, Codec, RecordReader, RecordWriter, Unsaved
-from likely._saving.parameters import check_format, package_version, unfitted, written_parameters
-from likely._saving.record import Record
-from likely._saving.text import parsed
+from likely._saving.record import Record, check_format, package_version, parsed, unfitted, written_parameters
 
 FORMAT = 1
 HEADER = "header.json"

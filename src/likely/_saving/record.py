@@ -1,17 +1,22 @@
-"""The fields of a record in a JSON file of unknown origin: each is checked before it is used."""
+"""JSON files of unknown origin: their text, fields that are checked before use, and the arguments of an estimator."""
 
 from __future__ import annotations
 
+import inspect
+import json
 import math
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+import torch
 
 from likely._typing import Array
 
 _LARGEST, _SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
 _MOST = 10**7  # classes, features or steps; a file that claims more would fill the memory
+_DIGITS = 1000  # maximum length of a whole number; Python's error for more is harder to read
 _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 
 
@@ -125,3 +130,86 @@ def _word(value: Any) -> str:
         return f"a whole number of {len(str(abs(value)))} digits"
     text = _WORDS.get(type(value), "") or repr(value)
     return text if len(text) <= 80 else text[:79] + "…"
+
+
+def laid_out(value: Any, depth: int = 0) -> str:
+    """Return JSON with a line per field and per row of numbers."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not (isinstance(value, dict) and value) and not any(isinstance(child, dict | list) for child in children):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    parts = [laid_out(child, depth + 1) for child in children]
+    if isinstance(value, dict):
+        names = [json.dumps(str(name), ensure_ascii=False) for name in value]
+        parts = [f"{name}: {part}" for name, part in zip(names, parts, strict=True)]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    pad = "\n" + " " * (depth + 1)
+    return first + pad + ("," + pad).join(parts) + "\n" + " " * depth + last
+
+
+def parsed(text: str, name: str) -> Any:
+    """Parse the text; ``name`` is the file's name, for errors."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{name} holds {constant}, which is no number of JSON")
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            names = [field for field, _ in pairs]
+            twice = max(names, key=names.count)
+            raise ValueError(f"{name} has the field {twice!r} twice in one object")
+        return fields
+
+    def whole(digits: str) -> int:
+        if len(digits) > _DIGITS:
+            raise ValueError(f"{name} holds a whole number of {len(digits.lstrip('-'))} digits")
+        return int(digits)
+
+    if not text.strip():
+        raise ValueError(f"{name} is empty")
+    try:
+        return json.loads(text, parse_constant=refuse, object_pairs_hook=once, parse_int=whole)
+    except json.JSONDecodeError as error:
+        cut = "" if text.rstrip().endswith("}") else "; it does not end with }: was the file cut short?"
+        raise ValueError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}{cut}") from None
+    except RecursionError:
+        raise ValueError(f"{name} is not a model of likely: it is nested too deeply") from None
+
+
+def written_parameters(estimator: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the arguments in JSON's types; any other, such as a random generator, is left at its default."""
+    named = {name: _plain(value) for name, value in estimator.get_params(deep=False).items() if name not in without}
+    return {name: value for name, value in named.items() if value is not NotImplemented}
+
+
+def unfitted(kind: type, parameters: Record, **others: Any) -> Any:
+    """Return an estimator with the parameters of a file; ``others`` are arguments that no file may name."""
+    named = parameters.content
+    unknown = set(named) - (set(inspect.signature(kind).parameters) - set(others))
+    if unknown or any(_plain(value) is NotImplemented for value in named.values()):
+        raise ValueError(f"{parameters.name} are not those of {kind.__name__}: {sorted(named)}")
+    return kind(**others, **named)
+
+
+def check_format(header: Record, newest: int) -> None:
+    """Raise an error for a file of a later format than this version reads."""
+    form, writer = header.whole("format", 1), header.text("likely")
+    if form > newest:
+        raise ValueError(
+            f"{header.name} has format {form}, written by likely {writer[:20]}; this is likely {package_version()}, "
+            f"which reads format {newest}: install a later one"
+        )
+
+
+def package_version() -> str:
+    """Return the version of the package, which is on a higher floor but always loaded by now."""
+    return str(sys.modules["likely"].__version__)
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    value = str(value) if isinstance(value, torch.device) else value
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
+        return list(value)
+    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else NotImplemented

@@ -24,7 +24,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, colu
 from torch.distributions import Distribution
 
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely._rows.folds import Split, deals_itself, split_by_content
+from likely._rows.contents import Split, deals_itself, split_by_content
 from likely._rows.sources import by_blocks, is_source, refuse_blocks
 from likely._typing import Array
 from likely.calibration._calibrator import Calibrator

@@ -12,7 +12,7 @@ import torch
 
 from likely._rows.blocks import Rows
 from likely._rows.checks import check_sample_weight
-from likely._rows.folds import Split, fold_numbers, splits_of
+from likely._rows.contents import Split, fold_numbers, splits_of
 from likely._rows.sources import Spooled
 from likely._typing import Array, Index
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._rows.blocks import Rows, moments
-from likely._rows.contents import contents
-from likely._rows.folds import fold_numbers
+from likely._rows.contents import contents, fold_numbers
 from likely._solvers.evidence import Evaluate
 from likely._solvers.selection import held_out_gain
 from likely._solvers.training import train

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely._rows.contents import contents
-from likely._rows.folds import fold_numbers, splits_of
+from likely._rows.contents import contents, fold_numbers, splits_of
 from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain

@@ -15,9 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from likely._files import replacing
-from likely._saving.parameters import check_format, package_version, unfitted, written_parameters
-from likely._saving.record import Record
-from likely._saving.text import laid_out, parsed
+from likely._saving.record import (
+    Record,
+    check_format,
+    laid_out,
+    package_version,
+    parsed,
+    unfitted,
+    written_parameters,
+)
 from likely._solvers.evidence import Solution
 from likely._typing import Array
 from likely.calibration._calibrator import INPUTS, Calibrator

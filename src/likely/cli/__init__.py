@@ -5,6 +5,7 @@ inside `build`, so that an install without the `cli` extra gets a sentence inste
 `likely --version` work without it.
 """
 
+import io
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +18,6 @@ CLI_EXTRA = ("typer", "rich", "jinja2", "pandas", "matplotlib")
 
 def main() -> None:
     """The entry point of the console script."""
-    from likely.cli.terminal import accept_any_sign
-
     accept_any_sign()
     missing = [name for name in CLI_EXTRA if find_spec(name) is None]
     if missing:
@@ -29,11 +28,18 @@ def main() -> None:
     build()()
 
 
+def accept_any_sign() -> None:
+    """Make standard output and error escape characters that the terminal's encoding lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def build() -> "typer.Typer":
     """The typer application."""
     import typer
 
-    from likely.cli.options import Commands, PlainCommand
+    from likely.cli.commands import Commands
 
     app = typer.Typer(
         cls=Commands,
@@ -60,7 +66,7 @@ def build() -> "typer.Typer":
     ) -> None:
         pass
 
-    @app.command(cls=PlainCommand)
+    @app.command()
     def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
         """Show what a bug report needs: versions, hardware, kernels, libraries and settings."""
         from likely.cli.info import shown
@@ -74,7 +80,7 @@ def build() -> "typer.Typer":
         ("calibrate", calibrate.calibrate_command, calibrate.HELP, calibrate.EXAMPLES),
         ("predict", calibrate.predict_command, calibrate.PREDICT_HELP, calibrate.PREDICT_EXAMPLES),
     ):
-        app.command(name, cls=PlainCommand, help=text, epilog=examples)(run)
+        app.command(name, help=text, epilog=examples)(run)
     return app
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from likely.cli.options import option, seed_option
-from likely.cli.terminal import progress, safe
+from likely.cli.commands import option, progress, safe, seed_option
 
 if TYPE_CHECKING:
     from likely.auditing import Audit
@@ -33,71 +32,60 @@ likely audit 'parts/*.parquet' --target price --fail-above 0.01
 likely audit --logits logits.npy --labels labels.npy"""
 _TABLE, _OUTPUTS, _REPORT, _RUN = "For a table", "For a classifier's outputs", "Report", "Computation"
 
-Data = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="A table (CSV, TSV, Parquet, Arrow or npz), or several files, a folder, a glob or a URL of Parquet, "
-        "Feather or CSV.",
-        metavar="DATA",
-    ),
-]
-Target = Annotated[
-    str | None, option("Column that the others should predict; its values are checked too.", "COLUMN", _TABLE)
-]
-Task = Annotated[str, option("Kind of target: auto, classification or regression.", "KIND", _TABLE)]
-Test = Annotated[Path | None, option("Second table, whose rows should not occur in the first.", "FILE", _TABLE)]
-IdColumn = Annotated[str | None, option("Column that names the rows.", "COLUMN", _TABLE)]
-Accepted = Annotated[
-    Path | None,
-    option("File of findings that you marked as fine in an earlier report; they are left out.", "FILE", _REPORT),
-]
-Previous = Annotated[
-    Path | None,
-    option(
-        "summary.json of an earlier audit: report new findings only, and exit with code 1 if there are any.",
-        "FILE",
-        _REPORT,
-    ),
-]
-Logits = Annotated[Path | None, option("Logits, .npy of shape (rows, classes).", "FILE", _OUTPUTS)]
-Labels = Annotated[Path | None, option("Labels, .npy of shape (rows,).", "FILE", _OUTPUTS)]
-Features = Annotated[Path | None, option("Inputs of the last layer, .npy of shape (rows, features).", "FILE", _OUTPUTS)]
-Classes = Annotated[str | None, option("Names of the classes, separated by commas.", "NAMES", _OUTPUTS)]
-Out = Annotated[Path, option("Folder to write to.", "FOLDER", _REPORT, file_okay=False)]
-FailAbove = Annotated[
-    float | None,
-    option(
-        "Exit with code 1 if more than this share of rows, between 0 and 1, is suspicious.",
-        "SHARE",
-        _REPORT,
-        min=0,
-        max=1,
-    ),
-]
-RandomState = Annotated[int, seed_option(_RUN)]
-
 
 def audit_command(
-    data: Data = None,
-    target: Target = None,
-    task: Task = "auto",
-    test: Test = None,
-    id_column: IdColumn = None,
-    accepted: Accepted = None,
-    previous: Previous = None,
-    logits: Logits = None,
-    labels: Labels = None,
-    features: Features = None,
-    classes: Classes = None,
-    out: Out = Path("audit"),
-    fail_above: FailAbove = None,
-    random_state: RandomState = 0,
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A table (CSV, TSV, Parquet, Arrow or npz), or several files, a folder, a glob or a URL of Parquet, "
+            "Feather or CSV.",
+            metavar="DATA",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, option("Column that the others should predict; its values are checked too.", "COLUMN", _TABLE)
+    ] = None,
+    task: Annotated[str, option("Kind of target: auto, classification or regression.", "KIND", _TABLE)] = "auto",
+    test: Annotated[
+        Path | None, option("Second table, whose rows should not occur in the first.", "FILE", _TABLE)
+    ] = None,
+    id_column: Annotated[str | None, option("Column that names the rows.", "COLUMN", _TABLE)] = None,
+    accepted: Annotated[
+        Path | None,
+        option("File of findings that you marked as fine in an earlier report; they are left out.", "FILE", _REPORT),
+    ] = None,
+    previous: Annotated[
+        Path | None,
+        option(
+            "summary.json of an earlier audit: report new findings only, and exit with code 1 if there are any.",
+            "FILE",
+            _REPORT,
+        ),
+    ] = None,
+    logits: Annotated[Path | None, option("Logits, .npy of shape (rows, classes).", "FILE", _OUTPUTS)] = None,
+    labels: Annotated[Path | None, option("Labels, .npy of shape (rows,).", "FILE", _OUTPUTS)] = None,
+    features: Annotated[
+        Path | None, option("Inputs of the last layer, .npy of shape (rows, features).", "FILE", _OUTPUTS)
+    ] = None,
+    classes: Annotated[str | None, option("Names of the classes, separated by commas.", "NAMES", _OUTPUTS)] = None,
+    out: Annotated[Path, option("Folder to write to.", "FOLDER", _REPORT, file_okay=False)] = Path("audit"),
+    fail_above: Annotated[
+        float | None,
+        option(
+            "Exit with code 1 if more than this share of rows, between 0 and 1, is suspicious.",
+            "SHARE",
+            _REPORT,
+            min=0,
+            max=1,
+        ),
+    ] = None,
+    random_state: Annotated[int, seed_option(_RUN)] = 0,
 ) -> None:
     """Run an audit and print its findings; the options are described in their help."""
     from likely._destination import keep_inputs, writable
     from likely.auditing import audit
     from likely.auditing.results.audit import FILES
-    from likely.cli.paths import one_or_several
+    from likely.cli.outputs import one_or_several
 
     table, inputs = one_or_several(data)
     files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from likely.cli.options import option, seed_option
-from likely.cli.terminal import progress, safe
+from likely.cli.commands import option, progress, safe, seed_option
 
 HELP = (
     "Fit a calibrator to a model's outputs, on rows that the model was not trained on, and write it as JSON.\n\n"

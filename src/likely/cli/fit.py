@@ -18,10 +18,8 @@ from sklearn.model_selection import KFold
 from likely._rows.reading.read_table import source_name
 from likely._rows.sources import Source
 from likely._solvers.selection import held_out_gain
-from likely.calibration import Calibrator, compose, save
-from likely.calibration._choice import METHODS, SCALE_METHODS, make_calibrator
-from likely.cli.outputs import Names, Outputs, read_outputs
-from likely.cli.paths import check_output, several_files
+from likely.calibration import METHODS, SCALE_METHODS, Calibrator, compose, make_calibrator, save
+from likely.cli.outputs import Names, Outputs, check_output, read_outputs, several_files
 from likely.metrics import expected_calibration_error, negative_log_likelihood, quantile_calibration_error
 
 COVERAGE = 0.9  # nominal coverage of the interval that is scored
@@ -63,9 +61,9 @@ def calibrate(
 
 
 def _sample(source: Source, name: str, names: Names) -> Outputs:
-    """A regular sample of the rows with their labels or targets, and a note about it."""
+    """A sample of the rows with their labels or targets, and a note about it."""
     stride = max(1, -(-len(source) * source.width // MAX_FITTED_VALUES))
-    (table,) = source.every(stride)
+    (table,) = source.sample(stride)
     outputs = read_outputs(Path(name), names, truth=True, table=table)
     if stride == 1:
         return outputs

@@ -1,4 +1,4 @@
-"""Reading a model's outputs from a file: arrays or columns are found by their names, and checked."""
+"""A model's outputs in the files that a command line names: arrays or columns are found by name, and checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from likely._destination import keep_inputs, writable
 from likely._files import loading
+from likely._rows.sources import Source, is_one_file, source_of
 
 Array = NDArray[Any]
 TASKS = {"classification": ("logits", "labels"), "regression": ("mean", "target")}  # the predictions and the truth
@@ -210,3 +212,30 @@ def _column(column: Any) -> Array:
 def _shape(array: Array) -> str:
     """The shape of an array in words."""
     return " × ".join(map(str, array.shape)) or "one number"
+
+
+def one_or_several(named: list[str] | None) -> tuple[Any, list[str]]:
+    """What the DATA arguments of an audit name, and the files among it."""
+    if not named:
+        return None, []
+    data = named[0] if len(named) == 1 else named
+    if is_one_file(data):
+        return Path(named[0]), named
+    source = source_of(data)
+    return data, [] if source is None else source.paths
+
+
+def several_files(data: Any) -> Source | None:
+    """The table in several files, a folder, a glob or a URL, which is read in blocks; None for a single file."""
+    return None if is_one_file(data) else source_of(data)
+
+
+def check_output(out: Path, inputs: dict[str, Any], source: Source | None) -> None:
+    """Raise an error, before any work, if OUT is one of the inputs or a folder, or cannot be written."""
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"the folder {out.parent} of --out does not exist")
+    for path in [inputs["DATA"]] if source is None else source.paths:
+        keep_inputs([out], inputs | {"DATA": path})
+    if not out.exists() or out.is_file():  # otherwise a pipe or a device, which is written to directly
+        with writable(out.parent):
+            pass

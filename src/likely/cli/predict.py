@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from likely._destination import write_parquet
 from likely._files import replacing
 from likely._rows.reading.read_table import source_name
-from likely.calibration import Calibrator, load
-from likely.calibration._saved import needs
-from likely.cli.outputs import Names, Outputs, read_outputs, task_of
-from likely.cli.paths import check_output, several_files
+from likely.calibration import Calibrator, load, needs
+from likely.cli.outputs import Names, Outputs, check_output, read_outputs, several_files, task_of
 
 ENDINGS = (".npz", ".csv", ".parquet")
 
@@ -54,7 +53,10 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
         else:
             (arrays,) = predictions()
             with beside.open("wb") as file:
-                _write(arrays, file, ending)
+                if ending == ".npz":
+                    np.savez(file, **arrays)
+                else:
+                    pd.DataFrame(arrays).to_csv(file, index=False)
         if not abouts:
             raise ValueError(f"{source_name(data)} has no rows")
     rows = sum(about["rows"] for about in abouts)
@@ -114,15 +116,6 @@ class _Predictor:
         rows = (outputs.predicted, outputs.scale, outputs.features)
         lower, upper = self.fitted.predict_interval(*rows, self.coverage)
         return {"mean": outputs.predicted, "scale": self.fitted.predict_scale(*rows), "lower": lower, "upper": upper}
-
-
-def _write(arrays: dict[str, Any], file: Any, ending: str) -> None:
-    if ending == ".npz":
-        np.savez(file, **arrays)
-    else:
-        import pandas as pd
-
-        pd.DataFrame(arrays).to_csv(file, index=False)
 
 
 def _columns(arrays: dict[str, Any]) -> dict[str, Any]:

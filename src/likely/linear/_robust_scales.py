@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from likely._rows.units import mean_and_deviation, median
+from likely._rows.columns import mean_and_deviation, median
 from likely._solvers.reweighting import row_precision
 from likely._solvers.ridge import Ridge
 from likely._typing import Array

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.sources import Answer, Source, Split, is_source, names_files, source_of, split_source
+from likely._rows.sources import Source, Split, is_source, names_files, source_of, split_source
 from likely.metrics._input import Array, as_weight, relative
 
 __all__ = ["Running"]
@@ -205,16 +205,15 @@ def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> An
             raise ValueError("there is no row of positive weight: give at least one")
         return RECIPES[metric].result(total, **options)
     source, columns, scalars = _side_by_side(rows, options)
-    targets = _targets(rows["y_true"], columns)
-    answer = Answer(targets[0] if targets else None)
-    return source.map_rows(_RowsOfBlock(metric, columns, {**options, **scalars}, (-1, *targets)), answer)
+    targets = _targets(source.names if columns.main == "y_true" else rows["y_true"])
+    call = _RowsOfBlock(metric, columns, {**options, **scalars}, (-1, *targets))
+    return source.map_rows(call, np.empty((0, *targets)))
 
 
-def _targets(y_true: Any, columns: Split) -> tuple[int, ...]:
+def _targets(y_true: Any) -> tuple[int, ...]:
     """Return the number of targets per row if there are several, and an empty tuple for one that is a vector."""
-    names = columns.columns if columns.main == "y_true" else columns.named.get("y_true")
-    if names is not None:
-        return (len(names),) if len(names) > 1 else ()
+    if isinstance(y_true, list | tuple):  # names of columns
+        return (len(y_true),) if len(y_true) > 1 else ()
     return tuple(map(int, getattr(y_true, "shape", ())[1:]))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely._rows.units import mean_and_deviation
+from likely._rows.columns import mean_and_deviation
 from likely._typing import Array, Index
 
 MAX_INDICATORS = 12  # largest number of levels that have a column each

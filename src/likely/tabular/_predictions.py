@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from torch.distributions import Distribution
 
-from likely._rows.sources import Source, by_blocks, source_of
+from likely._rows.sources import by_blocks, source_of
 from likely._typing import Array, Index
 from likely.likelihoods._distribution import quantile
 
@@ -20,7 +20,7 @@ MAX_NUMBERS = 1 << 25  # largest number of values that a fit reads from a table 
 
 
 def read_sample(X: Any, y: Any, *extras: Any) -> tuple[Any, Any, tuple[Any, ...], int | None]:
-    """Return arguments in memory unchanged, and a regular sample of the rows of a table that is not; also its length.
+    """Return arguments in memory unchanged, and a sample of the rows of a table that is not; also its length.
 
     The length is None for arguments in memory.
     """
@@ -31,19 +31,11 @@ def read_sample(X: Any, y: Any, *extras: Any) -> tuple[Any, Any, tuple[Any, ...]
         raise ValueError("requires y to be passed, but the target y is None")
     for argument in (y, *extras):
         source = source if argument is None else source.with_columns(argument)
-    stride = max(1, -(-_numbers(source) // MAX_NUMBERS))
-    table, target, *columns = source.every(stride)
+    stride = max(1, -(-len(source) * source.width // MAX_NUMBERS))
+    table, target, *columns = source.sample(stride)
     remaining = iter(columns)
     values = tuple(None if argument is None else next(remaining) for argument in extras)
     return table, target, values, len(source)
-
-
-def _numbers(source: Source) -> int:
-    return source.total(_count) if source.names is None else len(source) * len(source.names)
-
-
-def _count(block: Any, *_: Any) -> int:
-    return int(np.prod(np.shape(block)))
 
 
 class DistributionRegressor(RegressorMixin):

@@ -9,7 +9,7 @@ from joblib import parallel_config
 from scipy.special import log_softmax
 from sklearn.base import clone
 
-from likely._rows.folds import fold_numbers, splits_of
+from likely._rows.contents import fold_numbers, splits_of
 from likely.calibration._choice import AutoCalibrator, compose, default_candidates
 from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature

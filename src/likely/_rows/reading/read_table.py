@@ -28,7 +28,7 @@ def read_table(data: Any) -> Table:
     if is_one_file(data):
         return _from_file(Path(data))
     source = source_of(data)
-    frame = _from_python(data) if source is None else _from_python(source.every(1)[0])
+    frame = _from_python(data) if source is None else _from_python(source.sample()[0])
     header = read_header(frame.columns)
     frame.columns = pd.Index(header.names)
     frame, text_notes = mend_text(frame.reset_index(drop=True))
@@ -59,25 +59,21 @@ def read_array(source: Any, name: str) -> NDArray[Any]:
 
 
 def _from_python(data: Any) -> pd.DataFrame:
-    if isinstance(data, pd.DataFrame):
-        return data.copy(deep=False)
-    if isinstance(data, pd.Series):
-        return data.to_frame()
     if hasattr(data, "get_column") and hasattr(data, "columns"):  # Polars; its own to_pandas would need pyarrow
-        return pd.DataFrame({name: data.get_column(name).to_numpy() for name in data.columns})
-    if hasattr(data, "to_pandas"):
-        return pd.DataFrame(data.to_pandas())
-    if isinstance(data, dict):
-        return from_mapping(data)
-    array = read_array(data, "the data")
-    if array.dtype.names:
-        return pd.DataFrame(array)
-    if array.ndim not in (1, 2):
-        raise ValueError(f"an array to audit must have the shape (rows, columns), got {array.shape}")
-    columns = array.reshape(len(array), -1)
-    if array.dtype.kind in "OU":
-        return from_mapping({f"x{i}": columns[:, i].tolist() for i in range(columns.shape[1])})
-    return pd.DataFrame(columns, columns=[f"x{i}" for i in range(columns.shape[1])])
+        data = {name: data.get_column(name).to_numpy() for name in data.columns}
+    elif hasattr(data, "to_pandas"):
+        data = data.to_pandas()
+    if isinstance(data, pd.DataFrame | pd.Series):
+        return pd.DataFrame(data)
+    if not isinstance(data, dict):
+        array = read_array(data, "the data")
+        if array.dtype.names:
+            return pd.DataFrame(array)
+        if array.ndim not in (1, 2):
+            raise ValueError(f"an array to audit must have the shape (rows, columns), got {array.shape}")
+        columns = array.reshape(len(array), -1).T
+        data = {f"x{i}": own.tolist() if own.dtype.kind in "OU" else own for i, own in enumerate(columns)}
+    return from_mapping(data)
 
 
 def _from_file(path: Path) -> Table:
@@ -105,48 +101,43 @@ def _checked(table: Table) -> Table:
 def _from_arrow(path: Path) -> Table:
     """A Parquet file, or an Arrow file or stream."""
     try:
-        from pyarrow import ArrowInvalid, feather, ipc, parquet
+        from pyarrow import ArrowInvalid, ipc, parquet
     except ImportError:
         raise ImportError(f"reading {path.name} needs pyarrow: pip install 'likely[arrow]'") from None
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             table = parquet.ParquetFile(path).read()  # its read_table refuses names that occur twice
         else:
+            content = path.read_bytes()
             try:
-                table = feather.read_table(path)
+                table = ipc.open_file(content).read_all()
             except ArrowInvalid:
-                table = ipc.open_stream(path.read_bytes()).read_all()
+                table = ipc.open_stream(content).read_all()
     except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
         raise ValueError(f"{path.name} cannot be read: {str(error).splitlines()[0]}") from None
     header = read_header(table.column_names)
-    renamed = table.rename_columns(header.names)
-    try:
-        frame = renamed.to_pandas(ignore_metadata=True)
-    except ValueError:  # dates beyond what nanoseconds reach
-        frame = renamed.to_pandas(ignore_metadata=True, timestamp_as_object=True)
+    frame = table.rename_columns(header.names).to_pandas(ignore_metadata=True)
     return Table(frame, path.name, header.notes, path=path, repeated=header.repeated)
 
 
 def _from_numpy(path: Path) -> Table:
+    """The arrays with as many rows as most, side by side."""
     arrays = _arrays(path)
-    labels, target = arrays.pop("feature_names", None), str(arrays.pop("target_name", "y"))
-    lengths = Counter(len(array) for array in arrays.values() if array.ndim)
-    rows = len(arrays["X"]) if "X" in arrays else lengths.most_common(1)[0][0] if lengths else 0
-    columns: list[tuple[str, Any]] = []
-    left_out = []
+    labels, target = arrays.pop("feature_names", np.empty(0)), str(arrays.pop("target_name", "y"))
+    lengths = Counter(len(array) for array in arrays.values() if array.ndim in (1, 2))
+    rows = lengths.most_common(1)[0][0] if lengths else 0
+    left_out, parts = [], []
     for name, array in arrays.items():
         if array.ndim not in (1, 2) or len(array) != rows:
             left_out.append(name)
-        elif array.ndim == 1:
-            columns.append((target if name == "y" else name, array))
-        else:
-            stem, width = "x" if name in ("X", "data") else f"{name} ", array.shape[1]
-            named = name == "X" and labels is not None and len(labels) == width
-            names = map(str, labels if named else (f"{stem}{j}" for j in range(width)))  # type: ignore[arg-type]
-            columns += zip(names, array.T, strict=True)
+            continue
+        stem = "x" if name in ("X", "data") else f"{name} "
+        names = [target if name == "y" else name] if array.ndim == 1 else [f"{stem}{k}" for k in range(array.shape[1])]
+        parts.append(pd.DataFrame(array, columns=labels if name == "X" and len(labels) == len(names) else names))
+    frame = pd.concat(parts, axis=1) if parts else pd.DataFrame()
     notes = (f"These arrays have other shapes and are left out: {listed(left_out)}.",) if left_out else ()
-    header = read_header(name for name, _ in columns)
-    frame = pd.DataFrame({name: array for name, (_, array) in zip(header.names, columns, strict=True)})
+    header = read_header(frame.columns)
+    frame.columns = pd.Index(header.names)
     return Table(frame, path.name, (*notes, *header.notes), path=path, repeated=header.repeated)
 
 

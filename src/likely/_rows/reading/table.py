@@ -76,14 +76,10 @@ def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The frame with text that can be written, and what is to be told of it."""
     mended: dict[str, Any] = {}
     for name, kind in frame.dtypes.items():
-        if isinstance(kind, pd.CategoricalDtype):
-            renamed = frame[name].cat.rename_categories(_mended)
-            if renamed.dtype != kind:
-                mended[str(name)] = renamed
-        elif getattr(kind, "storage", kind.kind) in ("O", "python"):  # Arrow's text is Unicode
-            values = frame[name].to_list()
+        if getattr(kind, "storage", kind.kind) in ("O", "python"):  # Arrow's text is Unicode
+            values = getattr(kind, "categories", frame[name])
             if any(isinstance(value, str) and readable(value) != value for value in values):
-                mended[str(name)] = pd.Series([_mended(value) for value in values], frame.index, object)
+                mended[str(name)] = frame[name].map(_mended)
     if not mended:
         return frame, ()
     note = f"Text that is not valid Unicode is shown by its codes, such as \\ud800, in {listed(list(mended))}."

@@ -1,4 +1,8 @@
-"""Text in columns: any of four delimiters, any usual encoding, rows too long or too short."""
+"""Text in columns: any of four delimiters, any usual encoding, rows too long or too short, numbers of any country.
+
+The text is copied to a temporary file with rows of one length, which pandas reads; what it does not read as it was
+meant (words it takes for gaps, whole numbers it rounds, decimal commas) is mended after that.
+"""
 
 from __future__ import annotations
 
@@ -7,127 +11,163 @@ import csv
 import gzip
 import io
 import re
-import warnings
+import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal
 
 import pandas as pd
 
-from likely._rows.reading.numerals import Raw, mend_words, read_numerals
-from likely._rows.reading.table import Table, counted, read_header
+from likely._rows.reading.table import Table, counted, listed, read_header
 
-_DELIMITERS = "\t;|,"  # of two that fit equally well the earlier: commas are in numbers and sentences, too
-_NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}
-_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\r?\n')
+EXACT = 2**53  # whole numbers beyond it are rounded as floats
+ISO_DATE = r"\d{4}(?:-\d{2}-\d{2}|/\d{2}/\d{2})(?:[ T]\d{2}:\d{2}.*)?"
+MOSTLY = 0.9  # a column is of numbers if so many of its values are; the others are odd cells
+
+_DELIMITERS = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}  # of two that fit equally well the earlier
+_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\r?\n')  # a first line that spreadsheets write for each other
 _HEAD = 1 << 16  # bytes from which a delimiter is guessed
-_MOST = 0.5  # of the rows: if more are longer than the header, it is the header that is wrong
-# pandas 2 rounds numbers by a unit in the last place unless told otherwise; pandas 3 does not, and warns of the option.
-_EXACT: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
-
-QUOTE = '"'
 _FIELD = 1 << 30  # signs in a field; the csv module's own limit is 128 KB
-# UTF-32's mark begins with UTF-16's.
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
+_MOST = 0.5  # of the rows: if more are longer than the header, it is the header that is wrong
+_MARKS = {  # UTF-32's begins with UTF-16's
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# pandas 2 rounds numbers by a unit in the last place unless told otherwise; pandas 3 does not, and warns of the option.
+_PRECISE: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
+
+GAPS = frozenset(
+    {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"}
+    | {"NULL", "NaN", "None", "n/a", "nan", "null"}
 )
+Style = Literal["decimal comma", "thousands", "either"]
+Read = Callable[..., pd.DataFrame]  # the text once more, with other options of pandas
+_GROUP = "[.'’ \u00a0\u202f]"
+_COMMA = rf"[+-]?(?:\d+|[1-9]\d{{0,2}}(?:{_GROUP}\d{{3}})+)?(?:,\d+)?(?:[eE][+-]?\d+)?"  # 1.234,5
+_POINT = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:[,'’ \u00a0\u202f]\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"  # 1,234.5
+_BARE = r"[+-]?\d{4,}"  # where thousands are separated nobody writes this
+_DOTTED = r"[+-]?\d{1,3}(?:\.\d{3})*"
+_LOOK = 2000  # values of a column that tell whether it is of words
 
 
 def read_text(path: Path) -> Table:
     """A CSV or TSV file, gzipped or not; the notes tell of everything that was guessed, mended or left out."""
-    with _unpacking(path):
-        with _open_bytes(path) as file:
+    with _named_errors(path), tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as tidy:
+        with _open(path) as file:
             head = file.read(_HEAD)
-        if not head.strip():
-            raise ValueError(f"{path.name} is empty")
-        encoding = _find_encoding(path, head)
-        text = head.decode(encoding.name, "replace")
-        directive = _SEPARATOR.match(text)  # a first line that spreadsheets write for each other
+        encoding, errors, notes = _find_encoding(path, head)
+        text = head.decode(encoding, "replace")
+        directive = _SEPARATOR.match(text)
         delimiter = directive.group(1) if directive else _delimiter(text)
-        skip = int(directive is not None)
-        try:
-            with _open_text(path, encoding) as lines:
-                layout = scan(lines, delimiter, skip)
-        except ValueError as error:
-            raise ValueError(f"{path.name}: {error}") from None
-        if not layout.header:
-            raise ValueError(f"{path.name} is empty")
-        _check_width(layout, path.name)
+        with io.TextIOWrapper(_open(path), encoding, errors, newline="") as lines:
+            layout = _tidied(lines, delimiter, int(directive is not None), tidy)
         header = read_header(layout.header)
-        frame, read_raw = _frame(path, encoding, delimiter, header.names, layout, skip)
-    words = mend_words(frame, read_raw)
-    numerals = read_numerals(frame, delimiter, read_raw)
-    notes = (*encoding.notes, *_layout_notes(layout, delimiter, path), *header.notes, *words, *numerals)
+
+        def read(**how: Any) -> pd.DataFrame:
+            tidy.seek(0)
+            how |= {"names": header.names, "header": 0, "index_col": False, "skip_blank_lines": False}
+            return pd.read_csv(tidy, sep=delimiter, skipinitialspace=True, low_memory=False, **_PRECISE, **how)
+
+        frame = read()
+        mended = mend_columns(frame, delimiter, read)
+    notes = [*notes, *_layout_notes(layout, delimiter, path), *header.notes, *mended]
     ragged = {
         row: f"the row has {fields} fields, the header {len(header.names)}: one may hold a delimiter"
         for row, fields in layout.long.items()
-        if row in layout.excess
     }
-    return Table(frame, path.name, notes, ragged, path, header.repeated)
+    return Table(frame, path.name, tuple(notes), ragged, path, header.repeated)
 
 
-def _frame(
-    path: Path, encoding: Encoding, delimiter: str, names: list[str], layout: Layout, skip: int
-) -> tuple[pd.DataFrame, Raw]:
-    """What pandas reads, and a function that reads some columns once more, as they are written."""
-    fits: dict[str, Any] = {"sep": delimiter, "encoding": encoding.name, "encoding_errors": encoding.errors}
+@dataclass
+class Layout:
+    """The header, and the number of fields of rows (the first is 0) that have more or fewer than it.
 
-    def read(**how: Any) -> pd.DataFrame:
-        if not layout.long:
-            frame = _parsed(path, names, skiprows=skip, **fits, **how)
-            if len(frame) == layout.rows:
-                return frame
-        # What pandas would split otherwise than the csv module does is split here.
-        with _open_text(path, encoding) as lines:
-            return _parsed(_cut(islice(lines, skip, None), delimiter, len(names)), names, skip_blank_lines=False, **how)
+    Empty fields beyond the header are not counted; ``blank`` is the number of empty lines between rows.
+    """
 
-    def read_raw(columns: list[int]) -> pd.DataFrame:
-        raw = read(usecols=columns, dtype=str, keep_default_na=False, na_values=[""])
-        return raw[[names[column] for column in columns]]
-
-    return read(low_memory=False, **_EXACT), read_raw
+    header: list[str]
+    rows: int = 0
+    long: dict[int, int] = field(default_factory=dict)
+    short: dict[int, int] = field(default_factory=dict)
+    blank: int = 0
 
 
-def _parsed(source: Path | io.StringIO, names: list[str], **how: Any) -> pd.DataFrame:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(
-            source,
-            names=names,
-            header=0,
-            index_col=False,  # or a row too long would make an index of the first column
-            skipinitialspace=True,
-            **how,
-        )
+def _tidied(lines: io.TextIOWrapper, delimiter: str, skip: int, tidy: IO[str]) -> Layout:
+    """Copy the text with rows as long as the header; ``skip`` lines come before it.
 
+    A quote that is not closed, or that is closed only after other rows, is an error that names the row.
+    """
+    layout, blank, width = Layout([]), 0, 0
+    taken: list[str] = []  # the lines of a row
+    how: dict[str, Any] = {"delimiter": delimiter, "skipinitialspace": True}
 
-def _cut(lines: Iterable[str], delimiter: str, width: int) -> io.StringIO:
-    """The same text with rows as long as the header."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    with _no_limit():
-        for fields in csv.reader(lines, delimiter=delimiter, skipinitialspace=True):
-            if not _is_blank(fields, width):
-                writer.writerow([*fields[:width], *[""] * (width - len(fields))])
-    text.seek(0)
-    return text
+    def remembered() -> Iterator[str]:
+        for line in islice(lines, skip, None):
+            taken.append(line)
+            yield line
 
+    def refused(wrong: str) -> ValueError:
+        row = f"row {layout.rows}" if width else "the header"
+        return ValueError(f"{row} (line {reader.line_num + skip - len(taken) + 1}) {wrong}")
 
-def _check_width(layout: Layout, name: str) -> None:
-    if layout.rows and len(layout.excess) > _MOST * layout.rows:
-        row = min(layout.excess)
+    reader, writer = (
+        csv.reader(remembered(), strict=True, **how),
+        csv.writer(tidy, delimiter=delimiter, quoting=csv.QUOTE_ALL),
+    )
+    while True:
+        taken.clear()
+        stray = False
+        try:
+            cells = next(reader)
+        except StopIteration:
+            break
+        except UnicodeDecodeError:
+            damage = f"begins as {lines.encoding.upper()}, but is damaged or was cut short"
+            raise ValueError(f"{damage} after line {reader.line_num:,}: save it again") from None
+        except csv.Error as error:
+            if "unexpected end of data" in str(error):
+                raise refused('has a quote (") that is not closed anywhere below') from None
+            stray = len(taken) > 1  # within a line it harms no other row
+            cells = next(csv.reader(taken, **how), [])
+        # Where all lines within a field have a row's number of delimiters, these are too many for chance.
+        inside = [line.count(delimiter) == width - 1 for line in taken[1:-1]]
+        if stray or (all(inside) and (width - 1) * len(inside) >= 4):
+            raise refused(f'has a quote (") that is closed {len(taken) - 1:,} lines below: one of the two is too many')
+        if any("\0" in line for line in taken):
+            raise refused("holds NUL bytes: this is not a text file, or is UTF-16 without a mark")
+        if not cells or (len(cells) == 1 and width != 1 and not cells[0].strip(" ")):
+            blank += width > 0
+            continue
+        if not width:
+            layout.header, width = cells, len(cells)
+            writer.writerow(cells)
+            continue
+        layout.blank, blank = layout.blank + blank, 0
+        if len(cells) < width:
+            layout.short[layout.rows] = len(cells)
+        elif any(cell.strip() for cell in cells[width:]):
+            layout.long[layout.rows] = len(cells)
+        if len(cells) == width and '"' not in taken[0]:
+            tidy.write(taken[0])
+        else:
+            writer.writerow([*cells[:width], *[""] * (width - len(cells))])
+        layout.rows += 1
+    if not width:
+        raise ValueError("is empty")
+    if len(layout.long) > _MOST * layout.rows:
+        row, fields = next(iter(layout.long.items()))
         raise ValueError(
-            f"{name}: {len(layout.excess):,} of {layout.rows:,} rows have more fields than the header (row {row} has "
-            f"{layout.long[row]}, the header {len(layout.header)}): it lacks a name, or values hold the delimiter"
+            f"{len(layout.long):,} of {layout.rows:,} rows have more fields than the header (row {row} has {fields}, "
+            f"the header {width}): it lacks a name, or values hold the delimiter"
         )
+    return layout
 
 
 def _layout_notes(layout: Layout, delimiter: str, path: Path) -> list[str]:
@@ -135,19 +175,13 @@ def _layout_notes(layout: Layout, delimiter: str, path: Path) -> list[str]:
     notes = []
     usual = "\t" if ".tsv" in path.suffixes[-2:] else ","
     if delimiter != usual and len(layout.header) > 1:
-        notes.append(f"The columns are separated by a {_NAMES[delimiter]}.")
-    if layout.excess:
-        notes.append(
-            f"{counted(len(layout.excess), 'row has', 'rows have')} more fields than the header, the first is row "
-            f"{min(layout.excess)}; "
-            "the fields beyond it were dropped."
-        )
-    if layout.short:
-        first, fields = next(iter(layout.short.items()))
-        notes.append(
-            f"{counted(len(layout.short), 'row has', 'rows have')} fewer fields than the header, the first is row "
-            f"{first} with {fields} of {len(layout.header)}; the others are taken to be missing."
-        )
+        notes.append(f"The columns are separated by a {_DELIMITERS[delimiter]}.")
+    dropped, absent = "the fields beyond it were dropped", "the others are taken to be missing"
+    for rows, how, result in ((layout.long, "more", dropped), (layout.short, "fewer", absent)):
+        for first, fields in islice(rows.items(), 1):
+            where = f"the first is row {first} with {fields} of {len(layout.header)}"
+            many = counted(len(rows), "row has", "rows have")
+            notes.append(f"{many} {how} fields than the header, {where}; {result}.")
     if layout.blank:
         notes.append(counted(layout.blank, "blank line") + " between rows skipped: not counted as rows.")
     return notes
@@ -157,141 +191,25 @@ def _delimiter(text: str) -> str:
     """The sign that splits the first lines into the same number of fields, more than one; a comma if none does."""
     lines = list(io.StringIO(text, newline=""))
     lines = lines[:-1][:50] or lines
-    counts = {sign: [len(row) for row in csv.reader(lines, delimiter=sign) if row] for sign in _DELIMITERS}
 
     def agreement(sign: str) -> tuple[float, int]:
-        width = counts[sign][0] if counts[sign] else 1
-        return (sum(fields == width for fields in counts[sign]) / max(1, len(lines)) if width > 1 else 0.0, width)
+        counts = [len(row) for row in csv.reader(lines, delimiter=sign) if row] or [1]
+        return (counts.count(counts[0]) if counts[0] > 1 else 0, counts[0])
 
     best = max(_DELIMITERS, key=agreement)
-    return best if agreement(best)[0] > 0 else ","
+    return best if agreement(best)[0] else ","
 
 
-@dataclass
-class Layout:
-    """The header, and the rows (the first is 0) that have more or fewer fields than it.
+def _find_encoding(path: Path, head: bytes) -> tuple[str, str, list[str]]:
+    """An encoding, what is done with bytes that do not fit it, and what is to be told of it.
 
-    ``blank`` counts empty lines between rows; ``excess`` holds rows with more fields than the header of which one
-    beyond it is not empty.
+    That of the mark; else UTF-8 if most lines that are not ASCII can be read so; else Windows-1252.
     """
-
-    header: list[str]
-    rows: int = 0
-    long: dict[int, int] = field(default_factory=dict)
-    short: dict[int, int] = field(default_factory=dict)
-    excess: set[int] = field(default_factory=set)
-    blank: int = 0
-
-
-def scan(lines: Iterable[str], delimiter: str, skip: int = 0) -> Layout:
-    r"""Count the fields of every row of lines that have their ends; ``skip`` of them come before the header.
-
-    A quote that is not closed, or a quoted field of several lines that is followed by more text, as it is where a stray
-    quote has swallowed rows, is an error that names the row.
-
-    >>> layout = scan(["a,b\n", "1,2\n", "3\n", "4,5,6\n"], ",")
-    >>> layout.header, layout.rows, layout.short, layout.long
-    (['a', 'b'], 3, {1: 1}, {2: 3})
-    """
-    layout, blank = Layout([]), 0
-    taken: list[str] = []  # the lines of a row
-
-    def remembered() -> Iterator[str]:
-        for line in islice(lines, skip, None):
-            taken.append(line)
-            yield line
-
-    reader = csv.reader(remembered(), delimiter=delimiter, skipinitialspace=True, strict=True)
-    with _no_limit():
-        while True:
-            width, number = len(layout.header), reader.line_num + skip + 1
-            place = f"row {layout.rows} (line {number})" if width else f"the header (line {number})"
-            taken.clear()
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return layout
-            except csv.Error as error:
-                cells = _within_line(str(error), taken, delimiter, place)
-            if any("\0" in line for line in taken):
-                raise ValueError(f"{place} holds a NUL byte: this is not a text file")
-            # Where all lines within a field have a row's number of delimiters, these are too many for chance.
-            inside = [line.count(delimiter) == width - 1 for line in taken[1:-1]]
-            if all(inside) and (width - 1) * len(inside) >= 4:
-                raise ValueError(f"{place} {_closed_below(taken)}, with whole rows between: one of the two is too many")
-            if _is_blank(cells, width):
-                blank += width > 0
-                continue
-            if not width:
-                layout.header = cells
-                continue
-            layout.blank, blank = layout.blank + blank, 0
-            if len(cells) < width:
-                layout.short[layout.rows] = len(cells)
-            elif len(cells) > width:
-                layout.long[layout.rows] = len(cells)
-                if any(cell.strip() for cell in cells[width:]):
-                    layout.excess.add(layout.rows)
-            layout.rows += 1
-
-
-def _within_line(error: str, taken: list[str], delimiter: str, place: str) -> list[str]:
-    """Return the fields of a row whose quotes are not as they should be, if that harms no other row."""
-    if "unexpected end of data" in error:
-        raise ValueError(f"{place} has a quote ({QUOTE}) that is not closed anywhere below")
-    if len(taken) > 1:
-        raise ValueError(f"{place} {_closed_below(taken)}, in the middle of a field: one of the two is too many")
-    return next(csv.reader(taken, delimiter=delimiter, skipinitialspace=True), [])
-
-
-def _closed_below(taken: list[str]) -> str:
-    return f"has a quote ({QUOTE}) that is closed {len(taken) - 1:,} lines below"
-
-
-def _is_blank(cells: list[str], width: int) -> bool:
-    return not cells or (len(cells) == 1 and width != 1 and not cells[0].strip(" "))
-
-
-@contextmanager
-def _no_limit() -> Iterator[None]:
-    """Let fields be longer than the csv module's 128 KB."""
-    old = csv.field_size_limit(_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(old)
-
-
-class Encoding(NamedTuple):
-    """The name of an encoding, what is done with bytes that do not fit it, and what is to be told of it."""
-
-    name: str
-    errors: str = "strict"
-    notes: tuple[str, ...] = ()
-
-
-def _find_encoding(path: Path, head: bytes) -> Encoding:
-    """The encoding of a file that begins with ``head``: of its mark, else UTF-8 or, if it is not that, Windows-1252."""
-    marked = next((name for mark, name in _MARKS if head.startswith(mark)), None)
-    if marked in (None, "utf-8-sig") and b"\0" in head:
-        raise ValueError(f"{path.name} holds NUL bytes: it is not a text file, or is UTF-16 without a mark")
-    if marked is None:
-        return _unmarked(path)
-    lines = 0
-    try:
-        with _open_text(path, Encoding(marked)) as file:
-            for _ in file:
-                lines += 1
-    except UnicodeDecodeError:
-        damage = f"begins as {marked.removesuffix('-sig').upper()}, but is damaged or was cut short"
-        raise ValueError(f"{path.name} {damage} after line {lines:,}: save it again") from None
-    return Encoding(marked)
-
-
-def _unmarked(path: Path) -> Encoding:
-    """UTF-8 if all lines, or most of those that are not ASCII, can be read so."""
+    for mark, name in _MARKS.items():
+        if head.startswith(mark):
+            return name, "strict", []
     wide, bad = 0, []
-    with _open_bytes(path) as file:
+    with _open(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.isascii():
                 try:
@@ -300,33 +218,130 @@ def _unmarked(path: Path) -> Encoding:
                 except UnicodeDecodeError:
                     bad.append(number)
     if not bad:
-        return Encoding("utf-8")
+        return "utf-8", "strict", []
     if wide <= len(bad):
         # Windows-1252 leaves five bytes undefined; they are no reason to refuse a file.
-        return Encoding("cp1252", "replace", ("The file is not UTF-8; it was read as Windows-1252.",))
-    note = (
-        f"{counted(len(bad), 'line is', 'lines are')} not UTF-8, the first is line {bad[0]:,}; what cannot be read "
-        "there is shown as \ufffd."
-    )
-    return Encoding("utf-8", "replace", (note,))
+        return "cp1252", "replace", ["The file is not UTF-8; it was read as Windows-1252."]
+    lines = f"{counted(len(bad), 'line is', 'lines are')} not UTF-8, the first is line {bad[0]:,}"
+    return "utf-8", "replace", [f"{lines}; what cannot be read there is shown as \ufffd."]
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     """The bytes of a file, unpacked if it is gzipped."""
     return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-def _open_text(path: Path, encoding: Encoding) -> io.TextIOWrapper:
-    """The text of a file, with the ends of its lines as they are."""
-    return io.TextIOWrapper(_open_bytes(path), encoding.name, encoding.errors, newline="")
-
-
 @contextmanager
-def _unpacking(path: Path) -> Iterator[None]:
-    """Say in one line that a gzipped file is damaged."""
+def _named_errors(path: Path) -> Iterator[None]:
+    """Say in one line, with the name of the file, why it is not read."""
+    limit = csv.field_size_limit(_FIELD)
     try:
         yield
-    except EOFError:
-        raise ValueError(f"{path.name} is not read: the gzipped data end too early; was the file cut short?") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path.name} is not read: the gzipped data are damaged ({error})") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path.name} is not read: the gzipped data are damaged or cut short ({error})") from None
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def mend_columns(frame: pd.DataFrame, delimiter: str, read: Read) -> list[str]:
+    """Turn, in place, words into the numbers and gaps they stand for; return notes about it.
+
+    Among numbers and dates a word such as NA or None stands for a gap; among words it is one of them, a class if the
+    column is a label. An empty cell is always a gap. Where a column alone does not tell what its commas are ("1,234"),
+    the others do; failing these, they are decimal commas unless commas separate the columns.
+    """
+    styles: dict[str, Style] = {}
+    doubtful, words = [], {}
+    for name in frame.columns[[pd.api.types.is_string_dtype(kind) for kind in frame.dtypes]]:
+        # Of whole numbers beyond 2⁶³ pandas leaves gaps as they are written.
+        frame[name] = frame[name].mask(frame[name].isin(GAPS | {""}))
+        present = frame[name].dropna().astype(str).str.strip()
+        if style := _style(present):
+            styles[name] = style
+        elif len(present) < len(frame) and not _are_plain(present):
+            doubtful.append(name)
+    raw = read(usecols=doubtful, keep_default_na=False, na_values=[""]) if doubtful else frame[[]]
+    for name in raw.columns:
+        if meant := set(raw[name].dropna().unique()) & GAPS:
+            frame[name], words[name] = raw[name], meant
+    known = {style for style in styles.values() if style != "either"}
+    decimal = "decimal comma" in known or ("thousands" not in known and delimiter != ",")
+    guessed = [name for name, style in styles.items() if style == "either"]
+    styles |= dict.fromkeys(guessed, "decimal comma" if decimal else "thousands")
+    for name, style in styles.items():
+        frame[name] = _numbers(frame[name], style)
+    dotted = _mend_floats(frame, read, "decimal comma" in known)
+    return _notes(styles | dict.fromkeys(dotted, "thousands"), guessed, words)
+
+
+def _style(words: pd.Series[Any]) -> Style | None:
+    """How the numbers of a column are written; None if they need no reading, or are none."""
+    if not bool(words.str.contains(r"\d[,'’ \u00a0\u202f]\d|\d\.\d{3}\.\d{3}", regex=True).any()):
+        return None
+    comma, point = (words.str.fullmatch(pattern).astype(bool) for pattern in (_COMMA, _POINT))
+    if max(comma.mean(), point.mean()) < MOSTLY:
+        return None
+    only_comma, only_point = int((comma & ~point).sum()), int((point & ~comma).sum())
+    if only_comma == only_point == 0:
+        if not bool(words.str.contains(",", regex=False).any()):
+            return "thousands"
+        return "decimal comma" if bool(words.str.fullmatch(_BARE).any()) else "either"
+    return "decimal comma" if only_comma >= only_point else "thousands"
+
+
+def _are_plain(words: pd.Series[Any]) -> bool:
+    """Whether most words of a column are numbers, dates or truth values."""
+    some = words.iloc[:: max(1, len(words) // _LOOK)]
+    shares = [some.str.fullmatch(pattern).astype(bool).mean() for pattern in (ISO_DATE, "(?i)true|false")]
+    return bool(max(pd.to_numeric(some, errors="coerce").notna().mean(), *shares) >= MOSTLY)
+
+
+def _numbers(column: pd.Series[Any], style: Style) -> Any:
+    """The column as numbers, or, where some cells are none, with the others as Python writes them."""
+    pattern, drop = (_COMMA, _GROUP) if style == "decimal comma" else (_POINT, "[,'’ \u00a0\u202f]")
+    words = column.str.strip()
+    plain = words.str.replace(drop, "", regex=True).str.replace(",", ".", regex=False)
+    words = plain.where(words.str.fullmatch(pattern).eq(True), column)
+    try:
+        return pd.to_numeric(words)
+    except (ValueError, TypeError):
+        return words
+
+
+def _mend_floats(frame: pd.DataFrame, read: Read, decimal_commas: bool) -> list[str]:
+    """Put back whole numbers that were rounded, as digits where they are too long, and read dots between thousands.
+
+    Beside decimal commas dots cannot be decimal points. Returns the columns in which they separate thousands.
+    """
+    floats = frame.columns[[getattr(kind, "kind", "") == "f" for kind in frame.dtypes]]
+    large = {name for name in floats if bool((frame[name].abs() >= EXACT).any())}
+    doubtful = list(floats) if decimal_commas else sorted(large)
+    raw = read(usecols=doubtful, dtype=str) if doubtful else frame[[]]
+    dotted = []
+    for name in raw.columns:
+        words = raw[name].str.strip()
+        present = words.dropna()
+        if decimal_commas and present.str.contains(".", regex=False).any() and present.str.fullmatch(_DOTTED).all():
+            frame[name] = pd.to_numeric(words.str.replace(".", "", regex=False))
+            dotted.append(name)
+        elif name in large and present.str.fullmatch(r"[+-]?\d+").all():
+            try:
+                frame[name] = pd.array([None if pd.isna(word) else int(word) for word in words], dtype="Int64")
+            except (OverflowError, TypeError, ValueError):
+                frame[name] = words
+    return dotted
+
+
+def _notes(styles: dict[str, Style], guessed: list[str], words: dict[str, set[str]]) -> list[str]:
+    notes = []
+    if words:
+        kinds = listed([f"“{word}”" for word in sorted(set().union(*words.values()))])
+        notes.append(f"In {listed(list(words))}, {kinds} is read as text; only empty cells count as missing there.")
+    for style, what in (("decimal comma", "a decimal comma"), ("thousands", "separated thousands")):
+        if named := [name for name, own in styles.items() if own == style]:
+            notes.append(f"Numbers with {what} were read in {listed(named)}.")
+    if guessed:
+        notes.append(f"Whether the comma in {listed(guessed)} is before decimals or between thousands was guessed.")
+    return notes

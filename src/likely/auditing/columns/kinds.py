@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from likely._rows.columns import days
-from likely._rows.reading.numerals import EXACT, ISO_DATE, MOSTLY
+from likely._rows.reading.text import EXACT, ISO_DATE, MOSTLY
 from likely._typing import Array, Index
 
 Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty", "name"]

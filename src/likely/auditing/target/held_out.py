@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from likely._rows.folds import deal
+from likely._rows.contents import deal
 from likely._typing import Array, Index, Mask, Places
 
 FOLDS = 5

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import row_blocks
-from likely._rows.units import middle_and_spread
+from likely._rows.columns import middle_and_spread
 from likely._typing import Array
 from likely.losses import LikelihoodLoss
 

@@ -1,21 +1,48 @@
-"""How commands report errors: in one line, with exit code 2, without a traceback."""
+"""What commands share: how they declare options, print, show progress, and report errors in one line."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from likely.cli.terminal import safe
-
+_JOINERS = {"\u200c", "\u200d"}  # invisible, and part of how some languages and emoji are written
 TRACEBACK = "LIKELY_TRACEBACK"  # the environment variable that turns tracebacks on
 # Errors of usage, which typer prints: click's or, in later versions, those of typer's copy of click.
 _USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, float], None]]:
+    """A function of the current step and the share done that updates a bar; silent if there is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("reading", total=1.0)
+        yield lambda what, share: bars.update(bar, description=what, completed=share)
+
+
+def safe(text: str) -> str:
+    r"""One line in which control characters, which a terminal would act on, are escaped as in Python.
+
+    >>> safe("price\x1b[31m\n"), safe("größe in €"), safe("abc\u202ecba")
+    ('price\\x1b[31m\\n', 'größe in €', 'abc\\u202ecba')
+    """
+    return "".join(sign if _is_text(sign) else sign.encode("unicode_escape").decode("ascii") for sign in text)
+
+
+def _is_text(sign: str) -> bool:
+    return sign.isprintable() or sign in _JOINERS or unicodedata.category(sign) == "Zs"
 
 
 class OneLineErrors:
@@ -85,3 +112,17 @@ def _abandon_output() -> None:
     """Discard buffered output, which would otherwise raise the error again when the process ends."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def option(text: str, metavar: str, panel: str | None = None, **more: Any) -> Any:
+    """An option with a value, which the help shows as ``metavar`` in a panel of its own."""
+    return typer.Option(help=text, metavar=metavar, rich_help_panel=panel, **more)
+
+
+def seed_option(panel: str) -> Any:
+    """The option of every command that draws random numbers."""
+    return option("Random seed.", "NUMBER", panel, min=0, max=2**32 - 1)
+
+
+class Commands(OneLineErrors, TyperGroup):
+    """The group of all commands."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import tempfile
@@ -15,25 +16,37 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from likely._rows.sources._dask import Dask, is_dask
-from likely._rows.sources._files import Files, is_files
-from likely._rows.sources._source import Answer, BoundMethod, Source
+from likely._rows.stored_tables import Dask, Files, Source, drawn, is_dask, is_files, is_one_file, names_files
 
-_KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = ((is_dask, Dask), (is_files, Files))
+__all__ = [
+    "Source",
+    "Split",
+    "Spooled",
+    "by_blocks",
+    "drawn",
+    "is_one_file",
+    "is_source",
+    "names_files",
+    "refuse_blocks",
+    "source_of",
+    "split_source",
+    "spooled",
+]
+
 _WIDE = ("logits", "features", "samples", "quantiles")  # arguments with several numbers per row; all others have one
 Arrays = dict[str, NDArray[Any]]
 
 
 def is_source(X: Any) -> bool:
     """Whether :func:`source_of` opens a table: it is not in memory."""
-    return isinstance(X, Source) or any(is_one(X) for is_one, _ in _KINDS)
+    return isinstance(X, Source) or is_dask(X) or is_files(X)
 
 
 def source_of(X: Any) -> Source | None:
     """Open a table that is not in memory."""
     if isinstance(X, Source):
         return X
-    return next((kind.opened(X) for is_one, kind in _KINDS if is_one(X)), None)
+    return Dask(X) if is_dask(X) else Files(X) if is_files(X) else None
 
 
 def refuse_blocks(X: Any, method: str, instead: str) -> None:
@@ -48,26 +61,19 @@ class Split:
 
     main: str
     beside: tuple[str, ...]
-    named: dict[str, list[str]]
-    columns: list[str] | None = None
+    columns: Sequence[str] | None = None  # of the block, if not all of them
     frames: bool = False
 
     def __call__(self, block: Any, *beside: Any) -> dict[str, Any]:
         arrays = {name: np.asarray(part) for name, part in zip(self.beside, beside, strict=True)}
-        arrays |= {name: block[columns].to_numpy() for name, columns in self.named.items()}
-        main = block if self.columns is None or block.ndim == 1 else block[self.columns]
+        main = block if self.columns is None else block[self.columns]
         arrays[self.main] = main if self.frames else np.asarray(main)
         for name, array in arrays.items():
-            if (
-                name not in _WIDE
-                and array.ndim == 2
-                and array.shape[1] == 1
-                and not (self.frames and name == self.main)
-            ):
-                arrays[name] = array[:, 0]
             if array.shape[:1] != (len(block),):
                 sizes = f"a block of {len(block)} rows has {name} of shape {array.shape}"
                 raise ValueError(f"{name} must have as many rows as the table: {sizes}")
+            if name not in _WIDE and array.shape[1:] == (1,) and isinstance(array, np.ndarray):
+                arrays[name] = array[:, 0]
         return arrays
 
 
@@ -75,33 +81,12 @@ def split_source(
     main: str, source: Source, others: dict[str, Any], columns: Sequence[str] | None = None, frames: bool = False
 ) -> tuple[Source, Split]:
     """Attach further arguments to the blocks of a table; of its ``columns``, if it has them all, no others are read."""
-    beside, named = [], {}
-    for name, value in others.items():
-        if names := _names(value):
-            missing = [column for column in names if column not in (source.names or [])]
-            if missing:
-                content = (
-                    "is an array, without names" if source.names is None else f"has {', '.join(source.names[:10])}"
-                )
-                raise ValueError(f"{name}={value!r} names a column {missing[0]!r}, but the table {content}")
-            named[name] = names
-        elif value is not None:
-            source = source.with_columns(value)
-            beside.append(name)
-    remaining = source.names
-    if remaining is not None:
-        named_columns = [column for names in named.values() for column in names]
-        remaining = [column for column in remaining if column not in named_columns]
-        if columns is not None and set(columns) <= set(remaining):
-            remaining = list(columns)
-    return source, Split(main, tuple(beside), named, remaining, frames)
-
-
-def _names(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    are_names = isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(name, str) for name in value)
-    return list(value) if are_names else []
+    beside = {name: value for name, value in others.items() if value is not None}
+    for name, value in beside.items():
+        source = source.with_columns(value, name)
+    if columns is not None:
+        columns = list(columns) if set(columns) <= set(source.names or ()) else None
+    return source, Split(main, tuple(beside), columns, frames)
 
 
 def by_blocks(
@@ -136,10 +121,10 @@ def by_blocks(
             source, split = split_source(main, source, others, fitted, frames)
             count, columns = arrays(**options), width(self, **options)
             kind = np.float64 if frames else np.promote_types(getattr(X, "dtype", np.float64), np.float32)
-            side_by_side = None if count == 1 and columns is None else count * (columns or 1)
-            answer = Answer(side_by_side, np.dtype(kind if dtype is None else dtype(self)))
-            call = _OfBlock(BoundMethod(method, self, answer), split, dict.fromkeys(others) | options)
-            return _separated(source.map_rows(call, answer), count, columns)
+            shape = (0,) if count == 1 and columns is None else (0, count * (columns or 1))
+            none = np.empty(shape, kind if dtype is None else dtype(self))
+            call = _OfBlock(method.__name__, copy.copy(self), split, dict.fromkeys(others) | options, none)
+            return _separated(source.map_rows(call, none), count, columns)
 
         return decorated
 
@@ -148,15 +133,22 @@ def by_blocks(
 
 @dataclass(frozen=True)
 class _OfBlock:
-    method: BoundMethod
+    """A method of an estimator in its present state, to be called for blocks later and elsewhere."""
+
+    method: str  # by name, because pickle cannot find a decorated method
+    fitted: Any  # a copy, because the estimator may be fitted again
     split: Split
     options: dict[str, Any]
+    none: NDArray[Any]
 
     def __call__(self, *block: Any) -> Any:
         arrays = self.split(*block)
-        result = self.method(arrays.pop(self.split.main), **self.options | arrays)
+        main = arrays.pop(self.split.main)
+        if not len(main):
+            return self.none
+        result = getattr(self.fitted, self.method)(main, **self.options | arrays)
         result = np.column_stack(result) if isinstance(result, tuple) else result
-        return result if self.split.frames else result.astype(self.method.answer.dtype, copy=False)
+        return result if self.split.frames else result.astype(self.none.dtype, copy=False)
 
 
 def _separated(result: Any, count: int, width: int | None) -> Any:
@@ -194,16 +186,15 @@ def spooled(main: str, X: Any, **others: Any) -> Spooled:
             for name, part in numbers.items() if len(numbers[main]) else ():
                 like = first.setdefault(name, part[:1].copy())
                 if part.shape[1:] != like.shape[1:]:
-                    shapes = f"{like.shape[1:]} and {part.shape[1:]}"
-                    raise ValueError(f"blocks have {name} of different shapes per row, {shapes}")
+                    raise ValueError(f"blocks have {name} of different shapes, {like.shape[1:]} and {part.shape[1:]}")
                 spools[name].write(part.astype(like.dtype).tobytes())
-        if not spools:
+        if not first:
             weighted = "" if others.get("sample_weight") is None else " of positive weight"
             raise ValueError(f"the table has no rows{weighted}")
-        mapped: dict[str, Any] = {main: None} | others
+        arguments = {main: None} | others
         for name, like in first.items():
-            mapped[name] = np.memmap(spools[name], like.dtype, "r+").reshape(-1, *like.shape[1:])
-    return Spooled(tuple(mapped.values()), True, split.columns)
+            arguments[name] = np.memmap(spools[name], like.dtype, "r+").reshape(-1, *like.shape[1:])
+    return Spooled(tuple(arguments.values()), True, source.names)
 
 
 def _numbers(split: Split, *block: Any) -> Arrays:
