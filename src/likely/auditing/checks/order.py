@@ -12,7 +12,7 @@ from scipy.stats import kruskal, norm, rankdata, spearmanr
 from likely._page import Table
 from likely._rows.reading.table import listed
 from likely._typing import Array, Places
-from likely.auditing.checks.holm import SURE, holm
+from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
 from likely.auditing.results.finding import Finding, number
 
