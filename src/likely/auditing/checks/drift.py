@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_score
 
 from likely._page import Table as Shown
-from likely._rows.reading.table import Table, listed
+from likely._rows.reading.table import Table, counted, listed
 from likely._typing import Mask
 from likely.auditing.checks.significance import SURE, compare_levels, holm
 from likely.auditing.columns.kinds import MODELLED, Columns, design, ranked, read_columns
@@ -57,8 +57,9 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
     moved["p"] = holm(moved["p_value"])
     moved = moved[moved["p"] < SURE].sort_values("distance", ascending=False, kind="stable")
     words = [f"{sentence}." for sentence in moved["words"][:_TOLD]] or ["No single column differs."]
-    more = len(moved) - _TOLD
-    words += [f"{more:,} more columns differ." if more > 1 else "One more column differs."] if more > 0 else []
+    words += (
+        [f"{counted(len(moved) - _TOLD, 'more column differs', 'more columns differ')}."] if len(moved) > _TOLD else []
+    )
     moved["p, corrected"] = moved["p"].map("{:.2g}".format)
     lines = moved.rename(columns={"words": "what differs"})[["what differs", "distance", "p, corrected"]].head(_SHOWN)
     caption = f"Columns that differ in {test.name}, 0 for not at all and 1 for entirely."

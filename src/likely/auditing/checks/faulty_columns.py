@@ -31,7 +31,6 @@ _WORDS = {
 _NAMED = re.compile(r"(?i)(^|[_\s.-])(id|uuid|guid|key|index|idx)($|[_\s.-])|(?<=[a-z])(ID|Id)$")
 _DENSE = 1.5  # times as many numbers as rows in the range of numbers that count rows
 _FEWEST = 20  # rows from which distinct whole numbers look like names of rows
-_SAMPLE = 10_000
 # Columns that repeat another.
 _TWIN_ROWS = 1_000  # by which columns that may be equal are picked
 _DIGITS = 5  # of standardised numbers, by which columns that may be equal are picked
@@ -103,9 +102,7 @@ def identifiers(columns: Columns) -> Iterator[str]:
         column = columns.typed[name]
         if columns.kinds[name] == "identifier":
             yield name
-        elif (
-            len(column) >= _FEWEST and column.iloc[:_SAMPLE].is_unique and bool((column.iloc[:_SAMPLE] % 1 == 0).all())
-        ):
+        elif len(column) >= _FEWEST and bool((column % 1 == 0).all()):
             dense = float(column.max() - column.min()) <= _DENSE * len(column)
             if (dense or _NAMED.search(str(name))) and column.is_unique:
                 yield name

@@ -142,7 +142,8 @@ def worst_groups(X: Array, splits: Sequence[Split], loss: Array, share: float = 
     tree = DecisionTreeRegressor(max_depth=_CONDITIONS, min_samples_leaf=_FEWEST, random_state=0)
     leaf = tree.fit(X[:half], capped[:half]).apply(X)
     groups = []
-    for node, ends in _leaves(tree.tree_, 0, {}):
+    for node in np.unique(leaf):
+        ends = _ends(tree, X[leaf == node][:1].astype(np.float32))
         inside = leaf[half:] == node
         if not ends or min(int(inside.sum()), int((~inside).sum())) < _FEWEST // 2:
             continue
@@ -157,13 +158,11 @@ def worst_groups(X: Array, splits: Sequence[Split], loss: Array, share: float = 
     return sorted(groups, key=lambda group: -group.times)
 
 
-def _leaves(tree: Any, node: int, ends: dict[int, tuple[float, float]]) -> Iterator[tuple[int, dict[int, Any]]]:
-    """The leaves below a node, each with the ends between which its columns lie."""
-    left, right = int(tree.children_left[node]), int(tree.children_right[node])
-    if left < 0:
-        yield node, ends
-        return
-    column, cut = int(tree.feature[node]), float(tree.threshold[node])
-    low, high = ends.get(column, (-np.inf, np.inf))
-    yield from _leaves(tree, left, {**ends, column: (low, cut)})
-    yield from _leaves(tree, right, {**ends, column: (cut, high)})
+def _ends(tree: DecisionTreeRegressor, row: Any) -> dict[int, tuple[float, float]]:
+    """Between which ends the columns of all rows lie that are in the leaf of one."""
+    ends = dict[int, tuple[float, float]]()
+    for node in tree.decision_path(row).indices[:-1]:
+        column, cut = int(tree.tree_.feature[node]), float(tree.tree_.threshold[node])
+        low, high = ends.get(column, (-np.inf, np.inf))
+        ends[column] = (low, cut) if row[0, column] <= cut else (cut, high)
+    return ends

@@ -47,7 +47,7 @@ def overview(
     )
     first = f", the first {len(shown)} of {len(gaps):,}" if len(shown) < len(gaps) else ""
     sampled = f", the last two of {len(typed):,} rows" if len(typed) < rows else ""
-    sentence, numbers, tables = "", {}, list[Table]()
+    sentence, numbers, tables = "", dict[str, Any](), list[Table]()
     if task == "regression" and target is not None:
         sentence, numbers = _spread(typed[target].dropna().to_numpy(np.float64), target)
     elif task == "classification" and target is not None:

@@ -193,9 +193,8 @@ def _reason(identity: Identity, part: pd.DataFrame) -> Reason:
 
 def _hint(identity: Identity, part: pd.DataFrame) -> str:
     """The one factor or sign of one column by which the row adds up; empty if there is none, or more than one."""
-    trials = [(name, factor, hint) for name in identity.members for factor, hint in FACTORS.items()]
-    changed = part[identity.members].iloc[[0] * len(trials)].astype(np.float64).reset_index(drop=True)
-    for k, (name, factor, _) in enumerate(trials):
-        changed.loc[k, name] *= factor
-    fits = [trials[k] for k in np.flatnonzero(identity.holds(changed)) if changed.loc[k, trials[k][0]]]
+    part = part[identity.members]
+    trials = [(name, factor, hint) for name in identity.members for factor, hint in FACTORS.items() if part[name].all()]
+    changed = pd.concat([part, *(part.assign(**{name: part[name] * factor}) for name, factor, _ in trials)])
+    fits = [trial for trial, fit in zip(trials, identity.holds(changed)[1:], strict=True) if fit]
     return f"{fits[0][0]} {fits[0][2]} would fit" if len(fits) == 1 else ""

@@ -153,21 +153,14 @@ def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Ident
     terms = {column: terms[column] for column in table if column in terms}
     total = _total(terms)
     parts = {part: -c / terms[total] for part, c in terms.items() if part != total}
-    parts = _round_coefficients(parts, product=kind.product)
-    if not parts:
+    numbers = _POWERS if kind.product else _NICE
+    nice = {part: float(numbers[np.abs(numbers - c).argmin()]) for part, c in parts.items()}
+    if any(abs(c - parts[part]) > (0.05 if kind.product else 0.02 * abs(c)) for part, c in nice.items()):
         return None
-    identity = kind._replace(total=total, parts=parts, constant=float(kind.product))
+    identity = kind._replace(total=total, parts=nice, constant=float(kind.product))
     constants = _constants(identity, table)
     candidates = (identity._replace(constant=c, rounded=rounded) for rounded in (False, True) for c in constants)
     return next((settled for candidate in candidates if (settled := _settled(candidate, table)) is not None), None)
-
-
-def _round_coefficients(parts: dict[str, float], *, product: bool) -> dict[str, float]:
-    """The round numbers that the coefficients nearly are; none if one is not."""
-    numbers = _POWERS if product else _NICE
-    nice = {part: float(numbers[np.abs(numbers - c).argmin()]) for part, c in parts.items()}
-    near = all(abs(c - parts[part]) <= (0.05 if product else 0.02 * abs(c)) for part, c in nice.items())
-    return nice if near else {}
 
 
 def _constants(identity: Identity, table: pd.DataFrame) -> list[float]:
