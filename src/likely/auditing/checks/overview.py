@@ -81,8 +81,7 @@ def _held(present: pd.Series[Any], kind: str) -> str:
         low, middle, high = (number(quantile, year=years) for quantile in present.quantile([0.0, 0.5, 1.0]))
         return f"{low} to {high}, median {middle}"
     if kind == "date":
-        first, last = (pd.Timestamp(0) + pd.Timedelta(days=day) for day in present.clip(-1e5, 1e5).agg(["min", "max"]))
-        return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+        return " to ".join(str(np.datetime64(round(day), "D")) for day in (present.min(), present.max()))
     if kind == "category":
         shares = present.value_counts(normalize=True).head(3)
         return ", ".join(f"{str(level)[:30]} {share:.0%}" for level, share in shares.items())
