@@ -86,10 +86,6 @@ class ColumnReader:
         levels = {name: ranked(columns.typed[name])[1] for name in words}
         return cls({name: columns.kinds[name] for name in names}, levels)
 
-    def typed(self, block: pd.DataFrame) -> pd.DataFrame:
-        """The columns of a block with their own types: numbers as floats, dates as days, categories as strings."""
-        return pd.DataFrame({name: as_kind(block[name], kind) for name, kind in self.kinds.items()}, index=block.index)
-
     def codes(self, name: str, words: Any) -> Array:
         """The places of levels, NaN where one is missing; a level that the sample lacks comes after all others."""
         missing = pd.isna(words)
