@@ -7,8 +7,12 @@ import pandas as pd
 import pytest
 
 from likely.auditing import audit
-from likely.auditing.identities.functions import Curve, ExactRelations, between, exact_values
+from likely.auditing.identities.functions import Curve, ExactRelations, Numbers, between
 from likely.auditing.results.audit import LongAudit
+
+
+def exact_values(columns: Numbers, rows: int) -> np.ndarray:
+    return ExactRelations.of(columns)(columns, rows)
 
 
 def wages(rows: int = 600) -> pd.DataFrame:

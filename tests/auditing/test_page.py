@@ -15,7 +15,7 @@ import pytest
 
 from auditing.browser import CHROMIUM, Browser
 from likely.auditing import Audit, Finding, Reason, Suspect
-from likely.auditing.page.report import _data, page
+from likely.auditing.page import _data, page
 from likely.auditing.results.accepted import Accepted
 
 NASTY = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"

@@ -21,7 +21,7 @@ from likely._typing import Array, Index, Mask
 from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows, row_keys
 from likely.auditing.checks.groups import groups_of
 from likely.auditing.columns.kinds import as_kind
-from likely.auditing.identities.sums import breaks, tell_broken
+from likely.auditing.identities.identity import tell_broken
 from likely.auditing.odd_rows.odd_rows import NAMED, Certainty, OddRows
 from likely.auditing.results.finding import Finding
 from likely.auditing.results.spread import Spread
@@ -201,7 +201,7 @@ class BrokenSumCheck(RowCheck):
 
     def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
         table, identities = told.columns.typed, self.sample.identities
-        broken = breaks(table, identities)
+        broken = np.column_stack([identity.broken(table) for identity in identities])
         counts = broken.sum(0) if self.scores is None else np.array([self.scores[name].sum() for name in self._names])
         count = int(broken.any(1).sum()) if count is None else count
         yield tell_broken(table, identities, broken, counts, count, self.sample.rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,26 +11,21 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 
-from likely._page import Picture, Table
-from likely._page.svg import SERIES, panel, styled, to_svg
+from likely._page import Table
 from likely._rows.reading.read_table import read_array
 from likely._rows.reading.table import counted, readable
-from likely._typing import Array, Index
 from likely.auditing.checks.copies import find_twins, repeated_rows
-from likely.auditing.checks.order import order
 from likely.auditing.checks.overview import balance
-from likely.auditing.columns.kinds import Columns, read_columns
+from likely.auditing.columns.kinds import Columns
 from likely.auditing.odd_rows.odd_rows import odd_rows
 from likely.auditing.results.audit import Audit, Progress
 from likely.auditing.results.finding import Finding
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.wrong_labels import wrong_labels
 from likely.metrics import brier_score, expected_calibration_error, negative_log_likelihood
-from likely.plots import ReliabilityDisplay
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 _SHOWN = 50_000  # rows that speak for the calibration of all
-_ORDERED = 10  # of them, those that are looked at for what their order tells
 _FITTED = 20_000  # rows, about, that tell the directions
 
 
@@ -65,7 +59,6 @@ def audit_logits(
     progress("looking for odd rows", 0.0)
     columns = _directions(z if h is None else h)
     twins = find_twins(columns, None)
-    ordered = read_columns(columns.typed.iloc[:, :_ORDERED].assign(label=[names[c] for c in y]))
     sentence, numbers, tables = balance(np.bincount(y, minlength=width), names, "label")
     overview = f"{counted(n, 'row')}.{sentence}"
     findings = [
@@ -74,7 +67,6 @@ def audit_logits(
         _calibration(z, verdict),
         repeated_rows(columns, twins, None),
         odd_rows(columns, set(), twins.first, named=False),
-        order(ordered, "label"),
     ]
     present = tuple(finding for finding in findings if finding is not None)
     note = "No features were given, so odd rows and temperatures are computed from the logits."
@@ -114,28 +106,12 @@ def _calibration(logits: NDArray[np.floating], verdict: LabelVerdict) -> Finding
         for p in probabilities
     )
     frame = pd.DataFrame([before, after], index=pd.Index(["before", "after recalibration"], name="predictions"))
-    was, now = before["ece"], after["ece"]
     what = "After recalibration, the ECE (expected calibration error, the mean gap between confidence and accuracy)"
     caption = "On rows held out from both the model and the recalibration; lower is better."
     return Finding(
         "calibration",
         "Calibration of the model",
-        f"{what} stays about the same: {was:.3f} before, {now:.3f} after."
-        if was <= now < 1.1 * was
-        else f"{what} {'falls' if now < was else 'rises'} from {was:.3f} to {now:.3f}.",
+        f"{what} is {after['ece']:.3f}, before it {before['ece']:.3f}.",
         numbers={"before": before, "after": after},
         tables=(Table(frame, caption, digits=3),),
-        pictures=(partial(_reliability, labels, *probabilities),),
-    )
-
-
-@styled
-def _reliability(y: Index, before: Array, after: Array) -> Picture:
-    figure, axes = panel(4.6, 4.2)
-    for p, name, colour in ((before, "before", SERIES[4]), (after, "after", SERIES[1])):
-        ReliabilityDisplay.from_predictions(y, p, name=name, ax=axes, histogram=False, color=colour)
-    return Picture(
-        to_svg(figure),
-        "Accuracy over confidence before and after recalibration",
-        "On the dashed line, confidence equals accuracy.",
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,6 @@ from likely.auditing._row_checks import MAX_COPIED, ROW_CHECKS, CopyCheck, RowCh
 from likely.auditing.checks import SAMPLE_CHECKS
 from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import Columns, read_columns
-from likely.auditing.columns.sums import Sums
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
 from likely.auditing.outputs import audit_logits
@@ -114,9 +112,7 @@ def audit(
     >>> [suspect.row for suspect in audit.suspects if suspect.kind == "labels"]
     [3]
     """
-    earlier = Accepted()
-    for source, what in ((accepted, "accepted"), (previous, "previous")):
-        earlier |= Accepted() if source is None else Accepted.read(source, what)
+    earlier = Accepted.read(accepted, "accepted") | Accepted.read(previous, "previous")
     table = {"data": data, "target": target, "test": test, "id_column": id_column}
     table["task"] = None if task == "auto" else task
     outputs = {"logits": logits, "labels": labels, "features": features, "classes": classes}
@@ -142,16 +138,16 @@ def audit_table(
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
-    source, stride, sums = _beyond_memory(data), 1, None
+    source, stride, gaps = _beyond_memory(data), 1, None
     if source is None:
         table = read_table(data)
     else:
         if test is not None:
             raise ValueError("test is for tables that fit in memory, and this one is read in blocks: leave it out")
         stride = _stride(source)
-        of_blocks = _each(source, functools.partial(_summed, stride=stride), "reading", progress)
-        of_rows, parts = zip(*of_blocks, strict=True)
-        sums, frame = functools.reduce(operator.add, of_rows), pd.concat(parts, ignore_index=True)
+        of_blocks = _each(source, functools.partial(_sampled, stride=stride), "reading", progress)
+        missing, parts = zip(*of_blocks, strict=True)
+        gaps, frame = sum(missing) / len(source), pd.concat(parts, ignore_index=True)
         table = replace(read_table(frame), name=source_name(data))
         if list(table.frame.columns) != list(frame.columns):
             raise ValueError("columns of a table that is read in blocks need unique names: rename them")
@@ -161,11 +157,11 @@ def audit_table(
     twins, identities = find_twins(columns, target), find_identities(columns)
     second = None if test is None else _second(test)
     task = "none" if target is None else settle(columns, target, task)
-    rows = len(table.frame) if sums is None else sums.rows
-    sample = Sample(table, columns, target, task, id, twins, identities, seed, progress, second, stride, rows)
+    rows = len(table.frame) if source is None else len(source)
+    sample = Sample(table, columns, target, task, id, twins, identities, seed, progress, second, stride, rows, gaps)
     checks = [check for kind in ROW_CHECKS if (check := kind.fit(sample)) is not None]
     told, about = Told(sample, table.frame, columns), (table.name, rows, task, target)
-    if source is None or sums is None:
+    if source is None:
         findings = _findings(told, checks, [None] * len(checks))
         notes, compare = _notes(sample), _compare(told)
         return Audit(*about, findings, notes, table.frame, source=table.path, id=id, neighbours=compare)
@@ -175,12 +171,12 @@ def audit_table(
     named = _named(file, checks)
     told = _with_worst(told, source, named, checks)
     findings = _findings(told, checks, [len(rows) for rows in named])
-    findings = tuple(_in_table(_overview(finding, sums, len(sample)), told) for finding in findings)
+    findings = tuple(_in_table(finding, told) for finding in findings)
     flagged = np.unique(np.concatenate([np.zeros(0, np.int64), *named]))
     return LongAudit(
         *about,
         findings,
-        (*_notes_of_blocks(sums, sample), *_notes(sample)),
+        (*_notes_of_blocks(sample), *_notes(sample)),
         told.frame,
         id=id,
         neighbours=_compare(told),
@@ -225,10 +221,10 @@ def _stride(source: Source) -> int:
     return max(1, -(-len(source) // max(LEAST_SAMPLE, min(SAMPLE, SAMPLE_NUMBERS // source.width))))
 
 
-def _summed(block: Any, start: int, stride: int) -> tuple[Sums, pd.DataFrame]:
-    """Sums over a block, and its rows in the sample."""
+def _sampled(block: Any, start: int, stride: int) -> tuple[pd.Series[int], pd.DataFrame]:
+    """How many values of each column a block lacks, and its rows in the sample."""
     frame = framed(block)
-    return Sums.of(frame), frame.iloc[-start % stride :: stride].copy()
+    return frame.isna().sum(), frame.iloc[-start % stride :: stride].copy()
 
 
 def _each(source: Source, compute: Any, what: str, progress: Progress) -> Iterator[Any]:
@@ -290,34 +286,16 @@ def _in_table(finding: Finding, told: Told) -> Finding:
     return replace(finding, rows=rows[finding.rows], suspects=suspects, scores={})
 
 
-def _overview(finding: Finding, sums: Sums, sampled: int) -> Finding:
-    """The finding; what is in the table is told by sums over all rows."""
-    if finding.name != "overview":
-        return finding
-    cells, gaps = sums.rows * len(sums.columns), sum(sums.gaps.values())
-    empty = f"{gaps / cells:.2%} of the cells are empty ({gaps:,})" if gaps else "No cell is empty"
-    size = f"{counted(sums.rows, 'row')}, {counted(len(sums.columns), 'column')}."
-    shares = {name: round(count / sums.rows, 4) for name, count in sums.gaps.items()}
-    return replace(
-        finding,
-        summary=f"{size} {empty}. The second table is of {sampled:,} rows.",
-        numbers={**finding.numbers, "rows": sums.rows, "gaps": shares},
-        tables=(sums.table(), *finding.tables),
-    )
-
-
-def _notes_of_blocks(sums: Sums, sample: Sample) -> Iterator[str]:
+def _notes_of_blocks(sample: Sample) -> Iterator[str]:
     """What is to be told of how a long table was read."""
     n = len(sample)
     spacing = f": one in {sample.stride:,}, evenly spread" if sample.stride > 1 else ""
     yield (
-        f"The models were fitted to {n:,} of {sums.rows:,} rows{spacing}. They scored all rows. Missing values, "
-        f"ranges and exact copies are those of all rows; everything else is of the {n:,}."
+        f"The models were fitted to {n:,} of {sample.rows:,} rows{spacing}. They scored all rows. Missing values and "
+        f"exact copies are those of all rows; everything else is of the {n:,}."
     )
     if sample.rows > MAX_COPIED:
         yield "Copies were not looked for: there are too many rows."
-    if infinite := sums.columns.index[sums.columns["infinite"] > 0].tolist():
-        yield f"{listed(infinite)} {'holds' if len(infinite) == 1 else 'hold'} infinite numbers."
 
 
 def _second(test: Any) -> Table:

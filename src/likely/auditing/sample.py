@@ -32,6 +32,7 @@ class Sample:
     second: Table | None
     stride: int
     rows: int  # of the whole table
+    gaps: pd.Series[float] | None  # the share of missing values by column, where the sample is not the whole table
 
     @property
     def leave_out(self) -> set[str]:

@@ -13,7 +13,7 @@ from likely.auditing.results.finding import Finding
 from likely.auditing.sample import Sample
 
 SAMPLE_CHECKS: tuple[Callable[[Sample], Finding | None], ...] = (
-    lambda sample: overview(sample.columns, sample.target, sample.task),
+    lambda sample: overview(sample.columns, sample.target, sample.task, sample.rows, sample.gaps),
     lambda sample: odd_cells(sample.columns, sample.table.ragged, len(sample)),
     lambda sample: across(sample.table.frame, sample.second, sample.target, sample.id) if sample.second else None,
     lambda sample: gaps(sample.columns, sample.target, sample.task),

@@ -13,7 +13,6 @@ from likely.auditing.columns.kinds import Columns
 from likely.auditing.results.finding import Explained, Finding, Reason, worst_first
 
 _UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
-_WORDS = 5  # of a column that are entries of their own, if they are repeated; the others are one
 _LONG = "the row"  # what is too long
 
 
@@ -27,17 +26,13 @@ def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | 
     if not reasons:
         return None
     suspicious = np.isin(np.arange(rows), list(reasons))
-    words: dict[str, Counter[str]] = defaultdict(Counter)
-    for first, *_ in reasons.values():
-        words[first.what][first.value] += 1
-    frequent = {what: counts.most_common(_WORDS) for what, counts in words.items()}
+    words = Counter((first.what, first.value) for first, *_ in reasons.values())
 
     def explain(top: Index) -> Iterator[Explained]:
         for row in top.tolist():
             first = reasons[row][0]
             headline = f"{first.what} is {first.value!r}: {first.expected}"
-            same = any(word == first.value and times > 1 for word, times in frequent[first.what])
-            group = headline if same else f"{first.what} is {first.expected}"
+            group = headline if words[first.what, first.value] > 1 else f"{first.what} is {first.expected}"
             if first.what == _LONG:
                 headline, group = first.expected, "more fields than the header"
             yield Explained(headline, reasons[row], far=_UNREAD, group=group)

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+from sklearn.preprocessing import StandardScaler
 
 from likely._rows.reading.table import Table, counted, listed
 from likely._typing import Array, Index, Mask
-from likely.auditing.columns.kinds import Columns, as_numbers, design, read_columns, standardised
+from likely.auditing.columns.kinds import Columns, design, read_columns
 from likely.auditing.results.accepted import RowNames
 from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
 
@@ -24,13 +25,9 @@ _DIRECTIONS = 6  # along which neighbours are looked for
 _LEAST = 3  # columns of numbers; in fewer dimensions chance neighbours are as close
 _AROUND = 20  # neighbours that tell how dense rows lie around one, and in how many dimensions
 _CHANCE = 0.05  # pairs that chance may bring as close as those that are named, in the whole table
-_DISCRETE, _LOOK = 20, 2_000  # values of a discrete column, at most, and rows in which they are counted
+_DISCRETE, _LOOK = 20, 2_000  # values of a discrete column, at most, and rows by which columns are judged
 _ROUNDING = 1e-6  # distances below this, in standard units, are equal in single precision
 _ALIKE, _NEARLY, _CONTRARY = 0.05, 0.1, 0.3  # how far off a copy is: exact, nearly, with another target
-_ASKED, _AMONG = 500, 5_000  # rows whose nearest neighbour is looked up, and rows among which it is
-_USUAL = 2.0  # times the usual difference of neighbours: copies that differ by less are repeated measurements
-_NOISY = 0.1  # of neighbours have another label: where fewer do, labels are determined
-_OFTEN = 0.5  # of the share of neighbours with another label: copies that differ as often are no mistakes
 
 
 @dataclass(frozen=True)
@@ -105,44 +102,32 @@ def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
     if sum(columns.kinds[name] in ("number", "date") for name in names) < _LEAST or len(rows) < 20:
         return nothing
     X, _ = design(columns.typed[names].iloc[rows], {name: columns.kinds[name] for name in names})
-    # Missing here and there is alike; missing and present are far apart.
-    X = np.nan_to_num(standardised(X).astype(np.float32), nan=-9.0)
+    with np.errstate(invalid="ignore"):  # a column without any value has no mean
+        X = StandardScaler().fit_transform(X.astype(np.float64)).astype(np.float32)
+    X = np.nan_to_num(X, nan=-9.0)  # missing here and there is alike; missing and present are far apart
     shadow = _shadow(X)
     tree = cKDTree(shadow)
-    some = np.random.RandomState(0).permutation(len(rows))[:2_000]
+    some = np.random.RandomState(0).permutation(len(rows))[:_LOOK]
     usual = float(np.median(tree.query(shadow[some], k=2)[0][:, 1]))
     if usual == 0:
         return nothing
     here = tree.indices  # rows beside each other in the tree look in the same branches: twice as fast
     distance, other = tree.query(shadow[here], k=2, distance_upper_bound=_CLOSER * usual, workers=-1)
     close = np.isfinite(distance[:, 1])
-    pairs = np.unique(np.sort(_partners(here[close], other[close]), axis=1), axis=0)
+    # Of the two nearest, a row itself may be the first or the second.
+    nearest = np.where(other[close, 0] == here[close], other[close, 1], other[close, 0])
+    pairs = np.unique(np.sort(np.column_stack([here[close], nearest]), axis=1), axis=0)
     # Close in a few directions is a hint; close in all columns is what counts.
     gap = np.linalg.norm(X[pairs[:, 0]] - X[pairs[:, 1]], axis=1)
     pairs = pairs[gap < _CLOSER * usual * np.sqrt(X.shape[1] / shadow.shape[1])]
-    pairs = pairs[by_chance(tree, shadow, pairs) < _CHANCE]
-    return np.asarray(rows[pairs[_alike_by_chance(X, pairs) < _CHANCE]])
-
-
-def _partners(rows: Index, nearest: Index) -> Index:
-    """Each row and its nearest other: of the two nearest, a row itself may be the first or the second."""
-    return np.column_stack([rows, np.where(nearest[:, 0] == rows, nearest[:, 1], nearest[:, 0])])
-
-
-def _alike_by_chance(X: NDArray[np.float32], pairs: Index) -> Array:
-    """How many pairs chance would make as alike, given that few values of discrete columns are shared by many rows.
-
-    Among rows with the same categories and counts, others may vary in few dimensions, say along one amount: how close
-    those come is told by all rows, and how many of these share the discrete values by their share.
-    """
-    some = X[:: max(1, len(X) // _LOOK)]
-    discrete = np.array([len(np.unique(column)) <= _DISCRETE for column in some.T])
-    if discrete.all() or not discrete.any():
-        return np.zeros(len(pairs))
-    points = _shadow(X[:, ~discrete])
-    cells = pd.Series(row_keys(pd.DataFrame(X[:, discrete])))
-    share = cells.map(cells.value_counts(normalize=True)).to_numpy()[pairs[:, 0]]
-    return share * by_chance(cKDTree(points), points, pairs)
+    # Few values of discrete columns are shared by many rows. Among these the other columns may vary in few dimensions,
+    # say along one amount: how close rows come there is told by all, how many of them share the values by their share.
+    discrete = np.array([len(np.unique(column)) <= _DISCRETE for column in X[some].T])
+    share = np.ones(len(pairs))
+    if discrete.any() and not discrete.all():
+        cells = pd.Series(row_keys(pd.DataFrame(X[:, discrete])))
+        share, shadow = cells.map(cells.value_counts(normalize=True))[pairs[:, 0]].to_numpy(), _shadow(X[:, ~discrete])
+    return np.asarray(rows[pairs[share * by_chance(shadow, pairs) < _CHANCE]])
 
 
 def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -151,35 +136,32 @@ def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
     return X @ np.linalg.qr(random)[0].astype(np.float32)
 
 
-def by_chance(tree: cKDTree, points: NDArray[np.floating], pairs: Index) -> Array:
+def by_chance(points: NDArray[np.floating], pairs: Index) -> Array:
     """How many pairs chance would bring as close as each of these, among all points.
 
     Of k points in a ball of radius r in d dimensions the nearest to the centre is within c r with a probability of
     about k c^d. Columns that are functions of each other leave few dimensions, in which close neighbours are common; d
-    is read off the distances to further neighbours, for each point and for all that are asked about.
+    is read off the distances to further neighbours of each point that is asked about.
 
     >>> line, cloud = np.random.default_rng(0).normal(size=(2, 2000, 3))
     >>> line[:] = line[:, :1]
     >>> pair = np.array([[0, 1]])
     >>> for points in (line, cloud):
     ...     points[1] = points[0] + 1e-4
-    ...     print(bool(by_chance(cKDTree(points), points, pair)[0] < 0.05))
+    ...     print(bool(by_chance(points, pair)[0] < 0.05))
     False
     True
     """
-    if not len(pairs):
-        return np.zeros(0)
     around = min(_AROUND, len(points) - 1)
-    distance = tree.query(points[pairs[:, 0]], k=around + 1, workers=-1)[0][:, 1:]
+    distance = cKDTree(points).query(points[pairs[:, 0]], k=around + 1, workers=-1)[0][:, 1:]
     far = np.maximum(distance[:, -1], 1e-300)
     # The nearer half may be copies themselves.
     outer = np.maximum(distance[:, around // 2 : -1], 1e-12 * far[:, None])
     depth = np.log(far[:, None] / outer).sum(1)
     # Order statistics of a uniform ball: the logarithms of outer / far have a mean that depends on ranks alone.
     expected = sum(float(np.sum(1 / np.arange(rank, around))) for rank in range(around // 2 + 1, around))
-    dimensions = expected / np.maximum(depth, 1e-12)
-    dimensions = np.minimum(dimensions, np.median(dimensions))
     gap = np.linalg.norm((points[pairs[:, 0]] - points[pairs[:, 1]]).astype(np.float64), axis=1)
+    dimensions = expected / np.maximum(depth, 1e-12)
     return np.asarray(len(points) * around * (np.maximum(gap, _ROUNDING) / far) ** dimensions)
 
 
@@ -200,7 +182,6 @@ def repeated_rows(
             numbers={"rows": 0, "repeated": count},
         )
     near, disagree = int((suspicious & ~twins.exact).sum()), int(twins.disagree.sum())
-    noise = bool(disagree) and _as_neighbours_do(columns, twins, str(target))
     but = _but(columns.named("identifier"))
 
     def explain(top: Index) -> Iterator[Explained]:
@@ -213,27 +194,22 @@ def repeated_rows(
             headline, group = f"{nearly}equals {which}{but}", f"{nearly}equal to another row{but}"
             far = _ALIKE if same else _NEARLY
             if twins.disagree[row]:
-                headline, far = f"{headline}, but has a different {target}", _ALIKE if noise else _CONTRARY
+                headline, far = f"{headline}, but has a different {target}", _CONTRARY
                 group = f"{nearly}equal to another row{_but([*columns.named('identifier'), 'the target'])}"
                 reasons.append(Reason(str(target), _shown(values[row]), f"{_shown(values[other])} in {which}", 1.0))
             yield Explained(headline, reasons, far, wrong=False, group=group)
 
-    almost = "almost " if near == listed_rows else ""
-    parts = [f"{counted(count, f'row {almost}repeats', f'rows {almost}repeat')} an earlier one{but}"]
-    parts += [f"{near:,} of them almost"] if 0 < near < count else []
+    parts = [f"{counted(count, 'row repeats', 'rows repeat')} an earlier one{but}"]
+    parts += [f"{listed_rows:,} are listed"] if repeats is not None else []
+    parts += [f"{near:,} of them almost"] if near else []
     parts += [f"{disagree:,} with a different {target}"] if disagree else []
-    spread = f"so that is the usual spread of {target} and no sign of an error."
-    summary = ", ".join(parts) + "."
-    summary += f" Neighbouring rows differ as much: the columns do not determine {target}, {spread}" if noise else ""
-    if repeats is not None:
-        summary = f"{counted(count, 'row repeats', 'rows repeat')} an earlier one; {listed_rows:,} are listed."
     certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious
     return Finding(
         "duplicates",
         "Duplicate rows",
-        summary,
+        ", ".join(parts) + ".",
         scores={"repeats_row": twins.of},
-        numbers={"rows": count, "near": near, "other_target": disagree, "by_noise": noise},
+        numbers={"rows": count, "near": near, "other_target": disagree},
         **worst_first("duplicates", certainty, suspicious, explain, most=None),
     )
 
@@ -245,25 +221,6 @@ def _but(names: list[str]) -> str:
 
 def _shown(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)
-
-
-def _as_neighbours_do(columns: Columns, twins: Twins, target: str) -> bool:
-    """Whether copies with another target differ no more than neighbouring rows do, for some of these."""
-    rows = np.flatnonzero((twins.of < 0) & columns.typed[target].notna().to_numpy())
-    rows = np.random.RandomState(0).permutation(rows)[:_AMONG]
-    X, _ = design(columns.typed.iloc[rows].drop(columns=target), columns.kinds)
-    if not X.shape[1] or len(rows) < 20:
-        return False
-    X = np.nan_to_num(standardised(X), nan=-9.0)
-    nearest = cKDTree(X).query(X[:_ASKED], k=2)[1]
-    pairs = rows[_partners(np.arange(len(nearest)), nearest)]
-    values, levels = as_numbers(columns.typed[target])
-    copies = np.flatnonzero(twins.disagree)
-    usual, here = (np.abs(values[one] - values[other]) for one, other in (pairs.T, (copies, twins.of[copies])))
-    if levels is None:
-        return bool(np.nanmedian(here) <= _USUAL * np.nanmedian(usual))
-    share = float(np.mean(usual > 0))
-    return share >= _NOISY and len(copies) >= max(3, _OFTEN * share * int((twins.of >= 0).sum()))
 
 
 def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None = None) -> Finding:

@@ -7,23 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2_contingency, ks_2samp, norm
+from scipy.stats import ks_2samp, norm
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_score
 
 from likely._page import Table as Shown
-from likely._rows.reading.table import Table, listed
+from likely._rows.reading.table import Table, counted, listed
 from likely._typing import Mask
-from likely.auditing.checks.copies import ORDINARY
-from likely.auditing.checks.holm import SURE, holm
-from likely.auditing.columns.kinds import MODELLED, Columns, design, read_columns
+from likely.auditing.checks.significance import SURE, compare_levels, holm
+from likely.auditing.columns.kinds import MODELLED, Columns, design, ranked, read_columns
 from likely.auditing.results.finding import Finding, number
 
 MAX_ROWS = 10_000  # of each table that trees and tests look at
 _FOLDS, _ROUNDS = 5, 40
 _FEWEST = 20  # rows of each table
-_CLEAR = 0.1  # of distance between two distributions (Kolmogorov's, or total variation): less is named as slight
-_EXPECTED = 5.0  # rows of a level by chance: rarer levels are taken together
 _QUARTILES = (0.25, 0.5, 0.75)
 _SHIFT = 0.2  # of the distance of the quartiles: less is no shift
 _SHOWN = 15
@@ -60,8 +57,9 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
     moved["p"] = holm(moved["p_value"])
     moved = moved[moved["p"] < SURE].sort_values("distance", ascending=False, kind="stable")
     words = [f"{sentence}." for sentence in moved["words"][:_TOLD]] or ["No single column differs."]
-    more = len(moved) - _TOLD
-    words += [f"{more:,} more columns differ." if more > 1 else "One more column differs."] if more > 0 else []
+    words += (
+        [f"{counted(len(moved) - _TOLD, 'more column differs', 'more columns differ')}."] if len(moved) > _TOLD else []
+    )
     moved["p, corrected"] = moved["p"].map("{:.2g}".format)
     lines = moved.rename(columns={"words": "what differs"})[["what differs", "distance", "p, corrected"]].head(_SHOWN)
     caption = f"Columns that differ in {test.name}, 0 for not at all and 1 for entirely."
@@ -92,7 +90,7 @@ def _verdict(auc: float, error: float, name: str) -> str:
 def told_apart(both: Columns, second: Mask, leave_out: set[str]) -> tuple[float, float]:
     """Cross-validate trees that tell the rows of two tables apart: their AUC, and its standard error.
 
-    A row of both tables is in one fold, or trees would take it for the other's, unless copies are ordinary.
+    A row of both tables is in one fold, or trees would take it for the other's.
     """
     names = [name for name in both.named(*MODELLED) if name not in leave_out]
     if not names:
@@ -100,8 +98,7 @@ def told_apart(both: Columns, second: Mask, leave_out: set[str]) -> tuple[float,
     X, _ = design(both.typed, {name: both.kinds[name] for name in names})
     rows = pd.util.hash_pandas_object(both.typed[names], index=False).to_numpy()
     here, there = rows[~second], rows[second]
-    copies = max(float(pd.Series(part).duplicated().mean()) for part in (here, there))
-    grouped = copies < ORDINARY and np.isin(there, here).any()
+    grouped = np.isin(there, here).any()
     folds = (StratifiedGroupKFold if grouped else StratifiedKFold)(_FOLDS, shuffle=True, random_state=0)
     trees = HistGradientBoostingClassifier(
         max_iter=_ROUNDS, max_leaf_nodes=15, learning_rate=0.15, early_stopping=False, random_state=0
@@ -141,9 +138,7 @@ def _numbers(column: pd.Series[Any], second: Mask, name: str, *, dates: bool) ->
     (low, before, high), (low_there, after, high_there) = (np.quantile(part, _QUARTILES) for part in (here, there))
     shown = [str(np.datetime64(round(day), "D")) if dates else number(day) for day in (float(after), float(before))]
     medians = f"in {name}: median {shown[0]}, here {shown[1]}"
-    if test.statistic < _CLEAR:
-        words = f"{column.name} differs slightly {medians}"
-    elif after != before and abs(after - before) >= _SHIFT * max(high - low, high_there - low_there):
+    if after != before and abs(after - before) >= _SHIFT * max(high - low, high_there - low_there):
         up, down = ("later", "earlier") if dates else ("higher", "lower")
         words = f"{column.name} is {up if after > before else down} {medians}"
     else:
@@ -153,19 +148,14 @@ def _numbers(column: pd.Series[Any], second: Mask, name: str, *, dates: bool) ->
 
 
 def _levels(column: pd.Series[Any], second: Mask, name: str) -> Difference:
-    codes, levels = pd.factorize(column)
-    counts = np.array([np.bincount(codes[second == side], minlength=len(levels)) for side in (False, True)])
-    if not counts.sum(1).all() or len(levels) < 2:
+    codes, levels = ranked(column)
+    if len(levels) < 2 or second.all() or not second.any():
         return Difference(1.0, 0.0, "")
-    rare = counts.sum(0) * counts.sum(1).min() / counts.sum() < _EXPECTED
-    merged = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)])
-    merged = merged[:, merged.sum(0) >= _EXPECTED]
-    p = float(chi2_contingency(merged, correction=False).pvalue) if merged.shape[1] > 1 else 1.0
-    here, there = counts / counts.sum(1, keepdims=True)
-    distance = float(0.5 * np.abs(np.diff(merged / counts.sum(1, keepdims=True), axis=0)).sum())
-    new = np.flatnonzero(here == 0)
+    p, distance, theirs, ours = compare_levels(codes, second)
+    there, here = theirs / theirs.sum(), ours / ours.sum()
+    new = np.flatnonzero(ours == 0)
     if there[new].sum() > 0.5 * distance:
-        named = listed([f"{levels[j]} ({counts[1, j]:,})" for j in new[np.argsort(-counts[1, new])]], most=3)
+        named = listed([f"{levels[j]} ({theirs[j]:,})" for j in new[np.argsort(-theirs[new])]], most=3)
         return Difference(p, distance, f"{column.name} has new levels in {name}: {named}")
     j = int(np.argmax(np.abs(here - there)))
     return Difference(p, distance, f"{column.name} is {levels[j]} in {there[j]:.0%} of {name}, here in {here[j]:.0%}")

@@ -18,45 +18,28 @@ from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
 from likely.auditing.results.finding import Finding, number
 
 _SHOWN = 60
-_WORDS = {  # for each fault, in the table of the page, and after the name of one column, or of several
-    "constant": ("the same value in every row", "is constant", "are constant"),
-    "empty": ("empty", "is empty", "are empty"),
-    "identifier": (
-        "a different value in every row",
-        "has a different value in every row",
-        "have a different value in every row",
-    ),
-    "twin": ("repeats another column", "repeats another column", "repeat other columns"),
-    "code": (
-        "a number that may be a code",
-        "holds a number that may stand for a missing value",
-        "hold numbers that may stand for missing values",
-    ),
-    "spelling": (
-        "one level spelled in several ways",
-        "has levels spelled in several ways",
-        "have levels spelled in several ways",
-    ),
-    "written": ("numbers or dates as text", "holds numbers or dates as text", "hold numbers or dates as text"),
+_WORDS = {
+    "constant": "the same value in every row",
+    "empty": "no value",
+    "identifier": "a different value in every row",
+    "twin": "the same as another column",
+    "code": "a number that may stand for a missing value",
+    "spelling": "one level spelled in several ways",
+    "written": "numbers or dates as text",
 }
 # Names of rows.
 _NAMED = re.compile(r"(?i)(^|[_\s.-])(id|uuid|guid|key|index|idx)($|[_\s.-])|(?<=[a-z])(ID|Id)$")
 _DENSE = 1.5  # times as many numbers as rows in the range of numbers that count rows
 _FEWEST = 20  # rows from which distinct whole numbers look like names of rows
-_SAMPLE = 10_000
 # Columns that repeat another.
 _TWIN_ROWS = 1_000  # by which columns that may be equal are picked
 _DIGITS = 5  # of standardised numbers, by which columns that may be equal are picked
-_EQUAL = 1e-6  # deviations by which columns that are equal up to a unit may differ
 _LEVELS = 50  # distinct values, at most, of a column whose values may be names
 _REPEATED = 5  # rows per such value, at least on average: where all differ, any two columns agree
 _SHARED = 10  # rows, at least, that two columns must share
 # Numbers that stand for something else.
-_NINES = [sign * (10.0**digits - 1) for digits in range(2, 10) for sign in (-1, 1)]
-_EIGHTS = [sign * eights for eights in (88.0, 888.0, 8888.0) for sign in (-1, 1)]
-_CODES = frozenset([*_NINES, *_EIGHTS, -9.0, -1.0, 0.0, *(s * 2.0**31 for s in (-1, 1)), 2.0**31 - 1])
-_SMALL = frozenset({-1.0, 0.0})  # that are values more often than codes
-_DAYS = {-25567.0: "1900-01-01", 0.0: "1970-01-01", -719162.0: "0001-01-01", 2932896.0: "9999-12-31"}
+_CODES = frozenset([*(sign * (10.0**digits - 1) for digits in range(2, 10) for sign in (-1, 1)), -9.0, -1.0, 0.0])
+_SMALL = (-1.0, 0.0)  # that are values more often than codes
 _DISTINCT = 10  # other values, at least: in fewer, nothing is isolated
 _TIMES = 3  # rows, at least, with the code
 _MANY = 0.3  # of the rows: zeros in more are part of how the column is made
@@ -69,15 +52,11 @@ _NUMBERS = 6  # numbers, at least, that differ: fewer are levels with a number i
 _AFFIX = r"[^\d\s.,+<>=\[\]()_:/-]{0,6}"  # a currency, a unit or a percent sign
 _NUMERAL = re.compile(rf"\s*({_AFFIX})\s*[+-]?\d[\d\s.,'’]*(?:e[+-]?\d+)?\s*({_AFFIX})\s*", re.IGNORECASE)
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-_FORMS = {
-    "2024-03-31": r"\d{4}-\d{1,2}-\d{1,2}([ T].*)?",
-    "31/03/2024": r"\d{1,2}/\d{1,2}/(?:\d{4}|\d{2})( .*)?",
-    "31.03.2024": r"\d{1,2}\.\d{1,2}\.(?:\d{4}|\d{2})( .*)?",
-    "31-03-2024": r"\d{1,2}-\d{1,2}-\d{4}( .*)?",
-    "2024/03/31": r"\d{4}/\d{1,2}/\d{1,2}( .*)?",
-    "31 March 2024": rf"\d{{1,2}}[ -]{_MONTH}[ -,]*\d{{2,4}}( .*)?",
-    "March 31, 2024": rf"{_MONTH} \d{{1,2}},? \d{{4}}( .*)?",
-}
+_DATE = re.compile(  # 2024-03-31, 31/3/24, 31 March 2024, March 31, 2024
+    r"(\d{4}|\d\d?)([-/.])\d\d?\2\d{1,4}([ T].*)?"
+    rf"|\d\d?[ -]{_MONTH}[ -,]*\d{{2,4}}( .*)?|{_MONTH} \d\d?,? \d{{4}}( .*)?",
+    re.IGNORECASE,
+)
 Faults = Iterator[tuple[str, str]]  # names of columns, each with what is wrong
 
 
@@ -94,13 +73,12 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
         "written": written(frame, others),
     }
     lines, parts, numbers = [], [], {}
-    for kind, faults in found.items():
-        words, one, several = _WORDS[kind]
-        reasons = list(faults)
+    for kind, words in _WORDS.items():
+        reasons = list(found[kind])
         lines += [(name, words, why) for name, why in reasons]
         numbers[kind] = [{"column": name, "why": why or words} for name, why in reasons]
         if names := list(dict.fromkeys(name for name, _ in reasons)):
-            parts.append(f"{listed(names, last=' and ')} {one if len(names) == 1 else several}.")
+            parts.append(f"{words[0].upper()}{words[1:]}: {listed(names, last=' and ')}.")
     table = pd.DataFrame(lines[:_SHOWN], columns=["column", "what", "more"]).set_index("column")
     nothing = "No column is constant, repeats another, names the rows, or holds codes or numbers as text."
     return Finding(
@@ -124,9 +102,7 @@ def identifiers(columns: Columns) -> Iterator[str]:
         column = columns.typed[name]
         if columns.kinds[name] == "identifier":
             yield name
-        elif (
-            len(column) >= _FEWEST and column.iloc[:_SAMPLE].is_unique and bool((column.iloc[:_SAMPLE] % 1 == 0).all())
-        ):
+        elif len(column) >= _FEWEST and bool((column % 1 == 0).all()):
             dense = float(column.max() - column.min()) <= _DENSE * len(column)
             if (dense or _NAMED.search(str(name))) and column.is_unique:
                 yield name
@@ -140,7 +116,7 @@ def twin_columns(columns: Columns) -> Faults:
     >>> up = np.where(x > 0, "yes", "no")
     >>> table = pd.DataFrame({"cm": x, "inch": x / 2.54, "up": up, "sign": np.sign(x)})
     >>> [how for _, how in twin_columns(read_columns(table))]
-    ['inch = 0.3937 × cm', 'sign is up under other names']
+    ['inch = 0.3937 × cm', 'sign and up determine each other, one to one']
     """
     rows = np.sort(np.random.RandomState(0).permutation(len(columns.typed))[:_TWIN_ROWS])
     groups: dict[bytes, list[str]] = defaultdict(list)
@@ -173,26 +149,18 @@ def _likenesses(column: pd.Series[Any]) -> Iterator[bytes]:
 
 def _same(first: pd.Series[Any], second: pd.Series[Any]) -> str:
     """How the second of two columns is made of the first, in all rows; nothing if it is not."""
-    numeric = [pd.api.types.is_numeric_dtype(column.dtype) for column in (first, second)]
-    if not np.array_equal(first.isna(), second.isna()):
+    shared = {*_likenesses(first)} & {*_likenesses(second)}
+    if not shared:
         return ""
-    if numeric[0] == numeric[1] and np.array_equal(first.dropna(), second.dropna()):
+    if first.dropna().tolist() == second.dropna().tolist():
         return f"{second.name} equals {first.name}"
-    if all(numeric):
-        x, y = (column.dropna().to_numpy(np.float64) for column in (first, second))
-        with np.errstate(over="ignore", invalid="ignore"):
-            slope = float(np.dot(x - x.mean(), y - y.mean()) / np.dot(x - x.mean(), x - x.mean()))
-            shift, deviation = float(y.mean() - slope * x.mean()), float(y.std())
-            if np.isfinite(slope) and np.abs(y - shift - slope * x).max() <= _EQUAL * deviation:
-                times = "" if abs(slope - 1) < 1e-9 else "−" if abs(slope + 1) < 1e-9 else f"{number(slope)} × "
-                plus = f" {'−' if shift < 0 else '+'} {number(abs(shift))}" if abs(shift) >= 1e-6 * deviation else ""
-                return f"{second.name} = {times}{first.name}{plus}"
-    codes = [pd.factorize(column)[0] for column in (first, second)]
-    if not np.array_equal(*codes) or codes[0].max() >= _LEVELS:
-        return ""
-    if any(numeric) and codes[0].max() > 1:
+    if not any(key.startswith(b"unit") for key in shared):
         return f"{second.name} and {first.name} determine each other, one to one"
-    return f"{second.name} is {first.name} under other names"
+    x, y = (as_numbers(column.dropna())[0] for column in (first, second))
+    slope, shift = np.polyfit(x, y, 1).tolist()
+    times = "" if abs(slope - 1) < 1e-9 else "−" if abs(slope + 1) < 1e-9 else f"{number(slope)} × "
+    plus = f" {'−' if shift < 0 else '+'} {number(abs(shift))}" if abs(shift) >= 1e-6 * y.std() else ""
+    return f"{second.name} = {times}{first.name}{plus}"
 
 
 def codes(columns: Columns) -> Faults:
@@ -204,18 +172,15 @@ def codes(columns: Columns) -> Faults:
     >>> [why for _, why in codes(read_columns(pd.DataFrame({"age": age})))]
     ['-999 in 9 rows, the others are 18 to 79: it may stand for a missing value']
     """
-    for name in columns.named("number", "date"):
+    for name in columns.named("number"):
         values = columns.typed[name].dropna().to_numpy(np.float64)
-        dates = columns.kinds[name] == "date"
-        for end in sorted({values.min(), values.max()} & (_DAYS.keys() if dates else _CODES)):
+        for end in sorted({values.min(), values.max()} & _CODES):
             others = values[values != end]
             times = len(values) - len(others)
-            if times < _TIMES or not (dates or _isolated(end, others, times / len(values))):
-                continue
-            rest = "" if dates else f", the others are {number(others.min())} to {number(others.max())}"
-            shown = _DAYS[end] if dates else number(end)
-            yield name, f"{shown} in {counted(times, 'row')}{rest}: it may stand for a missing value"
-            values = others
+            if times >= _TIMES and _isolated(end, others, times / len(values)):
+                rest = f"the others are {number(others.min())} to {number(others.max())}"
+                yield name, f"{number(end)} in {counted(times, 'row')}, {rest}: it may stand for a missing value"
+                values = others
 
 
 def _isolated(code: float, others: Array, share: float) -> bool:
@@ -225,13 +190,13 @@ def _isolated(code: float, others: Array, share: float) -> bool:
         return False
     near = distinct[-_NEXT:] if code > distinct[-1] else distinct[:_NEXT]
     gap = float(np.abs(near - code).min())
-    usual = _APART * float(near[-1] - near[0]) / (len(near) - 1)
+    least = _APART * float(near[-1] - near[0]) / (len(near) - 1)
     if code not in _SMALL:
-        return gap > max(usual, 0.5 * float(distinct[-1] - distinct[0]))
+        return gap > least
     # A value like others, unless nothing is near it, or the others are many whole numbers from zero on.
     middle = float(np.subtract(*np.quantile(others, [0.75, 0.25])))
     counts = distinct[0] >= 0 and len(distinct) > 20 and bool((distinct % 1 == 0).all())
-    return bool(distinct[0] > 0 and gap > max(usual, 0.5 * middle)) or (code == -1 and counts)
+    return bool(distinct[0] > 0 and gap > max(least, 0.5 * middle)) or (code == -1 and counts)
 
 
 def plain(word: str) -> str:
@@ -269,7 +234,7 @@ def written(frame: pd.DataFrame, columns: Columns) -> Faults:
     >>> dict(written(table, read_columns(table)))["fee"]
     'numbers as text, such as “$1,200”'
     >>> dict(written(table, read_columns(table)))["day"]
-    'dates in 2 formats: like 2024-03-31 (50%), like 31/03/2024 (50%)'
+    'dates in 2 formats: like 2021-03-04 (50%), like 4/3/2021 (50%)'
     """
     for name in columns.named("number", "category", "text", "identifier"):
         column = columns.typed[name]
@@ -284,13 +249,14 @@ def _form(words: list[str]) -> str:
     """How numbers or dates are written in a column of words; nothing if it holds neither."""
     if len(words) < 2:
         return ""
-    forms = [form for word in words for form, pattern in _FORMS.items() if re.fullmatch(pattern, word, re.IGNORECASE)]
-    if len(forms) >= _MOSTLY * len(words):
-        shares = pd.Series(forms).value_counts(normalize=True)
+    dates = {word: (match[2], len(match[1] or "")) for word in words if (match := _DATE.fullmatch(word))}
+    if len(dates) >= _MOSTLY * len(words):
+        shares = pd.Series(dates).value_counts(normalize=True)
         if len(shares) == 1:
             return f"dates as text, such as “{words[0]}”"
+        like = {form: word for word, form in dates.items()}
         return f"dates in {len(shares)} formats: " + listed(
-            [f"like {form} ({share:.0%})" for form, share in shares.items()]
+            [f"like {like[form]} ({share:.0%})" for form, share in shares.items()]
         )
     matches = [match.groups() for word in words if (match := _NUMERAL.fullmatch(word))]
     affixes = set(matches)

@@ -7,18 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2_contingency, fisher_exact, mannwhitneyu
+from scipy.stats import mannwhitneyu
 
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Mask
-from likely.auditing.checks.holm import SURE, holm
+from likely.auditing.checks.significance import SURE, compare_levels, holm
 from likely.auditing.columns.kinds import Columns, ranked
 from likely.auditing.results.finding import Finding, number, percent
 
 _FEWEST = 5  # gaps, and values, that a test needs
-_EXPECTED = 5.0  # rows that a class must have among the gaps, by chance, to be looked at by itself
-_LARGE = 1_000  # rows from which an exact test is the same as an approximate one
 _SHOWN = 20
 
 
@@ -53,12 +51,13 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
         y = columns.typed[target][known]
         gap = missing[known]
         tests = [depends(gap[name].to_numpy(), y, classes=task == "classification") for name in share.index]
-    table = pd.DataFrame(tests, index=share.index, columns=Dependence._fields)
+    names = ["p_value", "compared", "where missing", "elsewhere"]
+    table = pd.DataFrame(tests, index=share.index, columns=names)
     table["p"] = holm(table["p_value"])
     by = table[table["p"] < SURE].sort_values("p_value", kind="stable")
     shown = pd.DataFrame({"missing": share.map("{:.1%}".format)})
     if target is not None:
-        shown = shown.join(table[["compared", "where_missing", "elsewhere"]].rename(columns=_spaced))
+        shown = shown.join(table[["compared", "where missing", "elsewhere"]])
     shown["p, corrected"] = ["" if np.isnan(p) else f"{p:.2g}" for p in table["p"]]
     most = share.sort_values(ascending=False, kind="stable").index
     caption = "Missing values by column, and the target where the value is missing and where it is not."
@@ -76,10 +75,6 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
     )
 
 
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _sentences(
     share: pd.Series[float], by: pd.DataFrame, depend: list[str], target: str | None, empty_rows: int
 ) -> Iterator[str]:
@@ -92,7 +87,7 @@ def _sentences(
         first = by.iloc[0]
         yield (
             f"Missing values in {listed(depend, last=' and ')} depend on {target}: where {first.name} is missing, "
-            f"{first['compared']} is {first['where_missing']}, elsewhere {first['elsewhere']}. A model could "
+            f"{first['compared']} is {first['where missing']}, elsewhere {first['elsewhere']}. A model could "
             "use this: will the same values be missing in use?"
         )
     elif target is not None and len(share):
@@ -125,15 +120,9 @@ def _of_numbers(gap: Mask, y: Array, name: str) -> Dependence:
 
 def _of_classes(gap: Mask, y: pd.Series[Any]) -> Dependence:
     codes, levels = ranked(y)
-    counts = np.array([np.bincount(codes[gap == side], minlength=len(levels)) for side in (True, False)])
-    expected = counts.sum(0) * counts.sum(1).min() / counts.sum()
-    # An exact test of the most frequent class, the first, against the rest asks for no more.
-    rare = (expected < _EXPECTED) & (np.arange(len(levels)) > 0)
-    merged = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)]) if rare.any() else counts
-    exact = merged.shape[1] == 2 and merged.min() < _LARGE
-    p = float(fisher_exact(merged).pvalue) if exact else float(chi2_contingency(merged, correction=False).pvalue)
-    shares = counts / counts.sum(1, keepdims=True)
+    p, _, here, there = compare_levels(codes, gap)
+    shares = here / here.sum(), there / there.sum()
     level = int(np.argmax(np.abs(shares[0] - shares[1])))
-    here, there = shares[:, level]
-    error = float(np.sqrt(max(here * (1 - here), 1e-12) / gap.sum()))
-    return Dependence(p, f"the share of {y.name} = {levels[level]}", percent(here, error), f"{there:.0%}")
+    share = float(shares[0][level])
+    error = float(np.sqrt(max(share * (1 - share), 1e-12) / gap.sum()))
+    return Dependence(p, f"the share of {y.name} = {levels[level]}", percent(share, error), f"{shares[1][level]:.0%}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,8 @@ from scipy.stats import ttest_ind
 from sklearn.tree import DecisionTreeRegressor
 
 from likely._page import Table
-from likely._typing import Array, Places
-from likely.auditing.checks.holm import SURE, holm
+from likely._typing import Array, Mask, Places
+from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import Columns, as_numbers
 from likely.auditing.results.finding import Finding, are_years, number
 from likely.auditing.sample import Sample
@@ -20,7 +20,7 @@ from likely.auditing.sample import Sample
 MAX_ROWS = 50_000
 _CONDITIONS = 2  # of a group: the depth of the tree
 _LEVELS = 15  # of a category, the most frequent, that are conditions
-_SHARE, _FEWEST = 0.02, 30  # of the rows, and rows of a half, that make a group
+_FEWEST = 30  # rows of a half that make a group
 _WORSE = 1.2  # times the loss of the rest that is called failing
 
 
@@ -41,11 +41,9 @@ class Group(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A column of the tree's table: a number, with gaps below the least one, or whether a category has a level."""
+    """A column of the tree's table: a number, or whether a column has a level, or no value."""
 
     column: str
-    least: float = -np.inf
-    missing: bool = False
     year: bool = False
     level: str | None = None
 
@@ -53,13 +51,10 @@ class Split(NamedTuple):
         """The condition that the value is above ``low`` and not above ``high``."""
         if self.level is not None:
             return f"{self.column} {'≠' if low == -np.inf else '='} {self.level}"
-        if high < self.least:
-            return f"{self.column} is missing"
         from_, to = (number(end, year=self.year) for end in (low, high))
         if high == np.inf:
-            return f"{self.column} is not missing" if low < self.least else f"{self.column} > {from_}"
-        words = f"{self.column} ≤ {to}" if low < self.least else f"{from_} < {self.column} ≤ {to}"
-        return f"{words} or missing" if self.missing and low == -np.inf else words
+            return f"{self.column} > {from_}"
+        return f"{self.column} ≤ {to}" if low == -np.inf else f"{from_} < {self.column} ≤ {to}"
 
 
 def groups_of(sample: Sample, finding: Finding) -> Finding | None:
@@ -84,11 +79,11 @@ def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Ar
     some = np.random.RandomState(0).permutation(len(rows))[:MAX_ROWS]
     if len(some) < 4 * _FEWEST:
         return None
-    X, splits = _splits(columns, leave_out, rows[some])
+    splits = list(_splits(columns, leave_out, rows[some]))
     if not splits:
         return None
-    share = len(rows) / len(some)
-    groups = [group._replace(rows=round(group.rows * share)) for group in worst_groups(X, splits, loss[some])]
+    names, parts = zip(*splits, strict=True)
+    groups = worst_groups(np.column_stack(parts), names, loss[some], len(rows) / len(some))
     failing = [group for group in groups if group.p_value < SURE and group.times > _WORSE]
     frame = pd.DataFrame(
         {
@@ -115,41 +110,40 @@ def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Ar
     )
 
 
-def _splits(columns: Columns, leave_out: set[str], rows: Places) -> tuple[Array, list[Split]]:
-    """The columns that conditions can name: numbers, and the frequent levels of categories."""
-    parts, splits = list[Array](), list[Split]()
+def _splits(columns: Columns, leave_out: set[str], rows: Places) -> Iterator[tuple[Split, Array | Mask]]:
+    """What conditions can name: numbers, frequent levels of categories, and whether a value is missing."""
     for name in columns.named("number", "category"):
         if name in leave_out:
             continue
         values, levels = as_numbers(columns.typed[name].iloc[rows])
         missing = np.isnan(values)
         for code, level in enumerate((levels or [])[:_LEVELS]):
-            parts.append((values == code).astype(np.float64))
-            splits.append(Split(name, level=level))
+            yield Split(name, level=level), values == code
+        if missing.any():
+            yield Split(name, level="missing"), missing
         if levels is None and not missing.all():
-            least, greatest = float(np.nanmin(values)), float(np.nanmax(values))
-            parts.append(np.where(missing, least - (greatest - least) - 1, values))
-            splits.append(Split(name, least, bool(missing.any()), are_years(values)))
-    return np.column_stack(parts) if parts else np.zeros((len(rows), 0)), splits
+            yield Split(name, are_years(values)), np.where(missing, np.nanmedian(values), values)
 
 
-def worst_groups(X: Array, splits: list[Split], loss: Array) -> list[Group]:
+def worst_groups(X: Array, splits: Sequence[Split], loss: Array, share: float = 1.0) -> list[Group]:
     """Grow a tree on the first half of the rows, and measure its leaves on the second.
+
+    There are ``share`` times as many rows as are given.
 
     >>> rng = np.random.default_rng(0)
     >>> town, age = rng.integers(0, 3, 2000), rng.uniform(size=2000)
     >>> loss = rng.exponential(size=2000) * np.where((town == 1) & (age > 0.6), 3, 1)
     >>> X = np.column_stack([town == 0, town == 1, age])
-    >>> worst_groups(X, [Split("town", level="A"), Split("town", level="B"), Split("age", 0.0)], loss)[0].where
+    >>> worst_groups(X, [Split("town", level="A"), Split("town", level="B"), Split("age")], loss)[0].where
     'age > 0.6019 and town = B'
     """
     half = len(loss) // 2
     capped = np.minimum(loss, np.quantile(loss, 0.99))  # beyond the cap one row speaks for no group
-    fewest = max(_FEWEST, round(_SHARE * half))
-    tree = DecisionTreeRegressor(max_depth=_CONDITIONS, min_samples_leaf=fewest, random_state=0)
+    tree = DecisionTreeRegressor(max_depth=_CONDITIONS, min_samples_leaf=_FEWEST, random_state=0)
     leaf = tree.fit(X[:half], capped[:half]).apply(X)
     groups = []
-    for node, ends in _leaves(tree.tree_, 0, {}):
+    for node in np.unique(leaf):
+        ends = _ends(tree, X[leaf == node][:1].astype(np.float32))
         inside = leaf[half:] == node
         if not ends or min(int(inside.sum()), int((~inside).sum())) < _FEWEST // 2:
             continue
@@ -157,20 +151,18 @@ def worst_groups(X: Array, splits: list[Split], loss: Array) -> list[Group]:
         test = ttest_ind(capped[half:][inside], capped[half:][~inside], equal_var=False, alternative="greater")
         where = " and ".join(splits[column].words(*bounds) for column, bounds in ends.items())
         mean, error = float(there.mean()), float(there.std() / np.sqrt(len(there)))
-        rows = int((leaf == node).sum())
-        groups.append(Group(where, rows, mean, error, float(elsewhere.mean()), float(test.pvalue)))
+        rows = share * int((leaf == node).sum())
+        groups.append(Group(where, round(rows), mean, error, float(elsewhere.mean()), float(test.pvalue)))
     corrected = holm([group.p_value for group in groups])
     groups = [group._replace(p_value=float(p)) for group, p in zip(groups, corrected, strict=True)]
     return sorted(groups, key=lambda group: -group.times)
 
 
-def _leaves(tree: Any, node: int, ends: dict[int, tuple[float, float]]) -> Iterator[tuple[int, dict[int, Any]]]:
-    """The leaves below a node, each with the ends between which its columns lie."""
-    left, right = int(tree.children_left[node]), int(tree.children_right[node])
-    if left < 0:
-        yield node, ends
-        return
-    column, cut = int(tree.feature[node]), float(tree.threshold[node])
-    low, high = ends.get(column, (-np.inf, np.inf))
-    yield from _leaves(tree, left, {**ends, column: (low, cut)})
-    yield from _leaves(tree, right, {**ends, column: (cut, high)})
+def _ends(tree: DecisionTreeRegressor, row: Any) -> dict[int, tuple[float, float]]:
+    """Between which ends the columns of all rows lie that are in the leaf of one."""
+    ends = dict[int, tuple[float, float]]()
+    for node in tree.decision_path(row).indices[:-1]:
+        column, cut = int(tree.tree_.feature[node]), float(tree.tree_.threshold[node])
+        low, high = ends.get(column, (-np.inf, np.inf))
+        ends[column] = (low, cut) if row[0, column] <= cut else (cut, high)
+    return ends

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kruskal, norm, rankdata, spearmanr
+from scipy.stats import kruskal, norm, rankdata, spearmanr, zscore
 
 from likely._page import Table
 from likely._rows.reading.table import listed
-from likely._typing import Array, Places
-from likely.auditing.checks.holm import SURE, holm
+from likely._typing import Array
+from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
 from likely.auditing.results.finding import Finding, number
 
 _FEWEST = 30  # rows
-_PAIRS = 10  # equal neighbours by chance, and pairs without the most frequent value: fewer follow no normal law
+_PAIRS = 10  # pairs without the most frequent value: fewer follow no normal law
 _RARE = 10  # rows of a level that a trend is looked for in
 _CLEAR = 0.1  # correlation with the neighbour, or with the row's number, from which order matters
 _SORTED = 0.9  # correlation from which rows are sorted
@@ -57,8 +57,8 @@ def order(columns: Columns, target: str | None) -> Finding | None:
         }
     ).iloc[np.argsort(table["p_value"], kind="stable")[:_SHOWN]]
     caption = (
-        "Correlation of each value with that of the row before, and with the row's number. For categories: the share "
-        "of equal neighbours above chance, and the correlation ratio."
+        "Correlation of each value with that of the row before, and with the row's number. Categories are numbered by "
+        "frequency; along the table, their correlation ratio counts."
     )
     return Finding(
         "order",
@@ -107,8 +107,8 @@ def _sentences(clear: dict[str, Dependence], target: str | None) -> Iterator[str
 def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:
     """Test whether values depend on their order: neighbours in ``values``, and a trend in ``spread``, or in both.
 
-    Two tests are made and combined: of neighbours, by the serial correlation of ranks (Wald and Wolfowitz 1943; for
-    categories, by the number of equal neighbours), and of a trend, by Spearman's correlation with the row's number (for
+    Two tests are made and combined: of neighbours, by the serial correlation of ranks (Wald and Wolfowitz 1943; levels
+    of categories are numbered by frequency), and of a trend, by Spearman's correlation with the row's number (for
     categories, Kruskal and Wallis' of row numbers). The two are uncorrelated in a random order.
 
     >>> rng = np.random.default_rng(0)
@@ -120,11 +120,12 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     spread = block if spread is None else spread[~np.isnan(spread)]
     if min(len(block), len(spread)) < _FEWEST:
         return None
-    codes, counts = np.unique(block, return_inverse=True, return_counts=True)[1:]
-    rest = len(block) - int(counts.max())
-    share, error, near = 0.0, 0.0, np.nan
-    if rest * rest >= _PAIRS * len(block):
-        share, error, near = _equal_neighbours(codes) if categories else _alike_neighbours(rankdata(block))
+    n, rest = len(block), len(block) - int(np.unique(block, return_counts=True)[1].max())
+    alike, error, near = 0.0, 0.0, np.nan
+    if rest * rest >= _PAIRS * n:
+        z = zscore(rankdata(block))
+        alike, error = float(np.mean(z[1:] * z[:-1])) + 1 / n, n**-0.5  # of two rows, the second is any but the first
+        near = float(2 * norm.sf(abs(alike) / error))
     size, along = _trend_of_levels(spread) if categories else (0.0, np.nan)
     if not categories and rest >= _RARE:
         size, along = map(float, spearmanr(spread, np.arange(len(spread))))
@@ -132,26 +133,7 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     if not tests:
         return None
     smallest = min([*tests, 1 - 1e-12])
-    return Dependence(float(-np.expm1(len(tests) * np.log1p(-smallest))), share, error, size)
-
-
-def _alike_neighbours(ranks: Array) -> tuple[float, float, float]:
-    """The correlation of ranks of neighbours above chance, its error, and a p-value."""
-    n, z = len(ranks), (ranks - ranks.mean()) / ranks.std()
-    above, error = float(np.mean(z[1:] * z[:-1])), float(np.sqrt(1 / n))
-    above += 1 / n  # of two rows of a table, the second is any but the first
-    return above, error, float(2 * norm.sf(abs(above) / error))
-
-
-def _equal_neighbours(codes: Places) -> tuple[float, float, float]:
-    """The share of neighbours of the same level above chance, its error, and a p-value."""
-    n, shares = len(codes), np.bincount(codes) / len(codes)
-    equal = float(np.sum(shares**2))
-    if equal * n < _PAIRS:
-        return 0.0, 0.0, np.nan
-    error = float(np.sqrt((equal + equal**2 - 2 * float(np.sum(shares**3))) / n))
-    above = float(np.mean(codes[1:] == codes[:-1])) - equal + (1 - equal) / n
-    return above / (1 - equal), error / (1 - equal), float(2 * norm.sf(abs(above) / error))
+    return Dependence(float(-np.expm1(len(tests) * np.log1p(-smallest))), alike, error, size)
 
 
 def _trend_of_levels(codes: Array) -> tuple[float, float]:

@@ -2,67 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
+from scipy.stats import skew
 
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
-from likely.auditing.columns.kinds import Columns, ranked
+from likely.auditing.columns.kinds import Columns, Kind, ranked
 from likely.auditing.results.finding import Finding, are_years, number
 
 _SHOWN = 60  # columns that the table of the page lists
-_SAMPLE = 100_000  # rows from which distinct values and quantiles are read
 _RARE = 0.1  # of an equal share: a class as rare as that is named
 _SKEWED = 2.0  # skewness from which the target's tail is named
 _WORDS = {
-    "number": ("number", "numbers"),
     "category": ("category", "categories"),
-    "date": ("date", "dates"),
-    "text": ("text", "texts"),
-    "identifier": ("identifier", "identifiers"),
     "name": ("name of rows", "names of rows"),
-    "constant": ("constant", "constants"),
     "empty": ("empty column", "empty columns"),
 }
 
 
-def overview(columns: Columns, target: str | None, task: str) -> Finding:
-    """Describe a table: how many rows and columns of which kind, its gaps, and its classes or the target's spread."""
-    n, width = columns.typed.shape
+def overview(
+    columns: Columns, target: str | None, task: str, rows: int | None = None, gaps: pd.Series[float] | None = None
+) -> Finding:
+    """Describe a table: how many rows and columns of which kind, its gaps, and its classes or the target's spread.
+
+    ``rows`` and ``gaps``, the share of missing values by column, are those of the whole table if the columns are of a
+    sample.
+    """
+    typed = columns.typed
+    rows, gaps = len(typed) if rows is None else rows, typed.isna().mean() if gaps is None else gaps
     kinds = pd.Series(columns.kinds).value_counts(sort=False)
-    parts = [f"{kinds[kind]:,} {words[int(kinds[kind] > 1)]}" for kind, words in _WORDS.items() if kind in kinds]
-    some = columns.typed if n <= _SAMPLE else columns.typed.sample(_SAMPLE, random_state=0)
-    gaps = columns.typed.isna().mean()
+    parts = [counted(kinds[kind], *_WORDS.get(kind, (kind,))) for kind in get_args(Kind) if kind in kinds]
     shown = list(columns.kinds)[:_SHOWN]
     frame = pd.DataFrame(
         {
             "kind": [columns.kinds[name] for name in shown],
             "gaps": [f"{gap:.1%}" if gap else "" for gap in gaps[shown]],
-            "distinct": [some[name].nunique() for name in shown],
-            "holds": [_held(some[name].dropna(), columns.kinds[name]) for name in shown],
+            "distinct": [typed[name].nunique() for name in shown],
+            "holds": [_held(typed[name].dropna(), columns.kinds[name]) for name in shown],
         },
         index=pd.Index(shown, name="column"),
     )
-    first = f", the first {len(shown)} of {width:,}" if len(shown) < width else ""
-    sentence, numbers, tables = _target(columns, target, task)
-    missing = float(gaps.mean())
+    first = f", the first {len(shown)} of {len(gaps):,}" if len(shown) < len(gaps) else ""
+    sampled = f", the last two of {len(typed):,} rows" if len(typed) < rows else ""
+    sentence, numbers, tables = "", dict[str, Any](), list[Table]()
+    if task == "regression" and target is not None:
+        sentence, numbers = _spread(typed[target].dropna().to_numpy(np.float64), target)
+    elif task == "classification" and target is not None:
+        codes, classes = ranked(typed[target])
+        sentence, numbers, tables = balance(np.bincount(codes[codes >= 0], minlength=len(classes)), classes, target)
+    size, missing = f"{counted(rows, 'row')}, {counted(len(gaps), 'column')}", float(gaps.mean())
     # A share is all only where all are, and none only where none is.
     share = "All" if missing == 1 else f"{min(max(missing, 0.001), 0.999):.1%}" if missing else ""
     empty = f" {share} of the cells are empty." if missing else " No cell is empty."
     return Finding(
         "overview",
         "Overview",
-        f"{counted(n, 'row')}, {counted(width, 'column')}: {listed(parts, most=9, last=' and ')}.{empty}{sentence}",
+        f"{size}: {listed(parts, most=9, last=' and ')}.{empty}{sentence}",
         numbers={
-            "rows": n,
-            "columns": width,
+            "rows": rows,
+            "columns": len(gaps),
             "kinds": kinds.to_dict(),
             "gaps": gaps[gaps > 0].round(4).to_dict(),
             **numbers,
         },
-        tables=(Table(frame, f"The columns{first}: kind, gaps, and what they hold.", digits=2), *tables),
+        tables=(Table(frame, f"The columns{first}: kind, gaps, and what they hold{sampled}.", digits=2), *tables),
     )
 
 
@@ -75,23 +81,12 @@ def _held(present: pd.Series[Any], kind: str) -> str:
         low, middle, high = (number(quantile, year=years) for quantile in present.quantile([0.0, 0.5, 1.0]))
         return f"{low} to {high}, median {middle}"
     if kind == "date":
-        first, last = (pd.Timestamp(0) + pd.Timedelta(days=day) for day in present.clip(-1e5, 1e5).agg(["min", "max"]))
-        return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+        return " to ".join(str(np.datetime64(round(day), "D")) for day in (present.min(), present.max()))
     if kind == "category":
         shares = present.value_counts(normalize=True).head(3)
         return ", ".join(f"{str(level)[:30]} {share:.0%}" for level, share in shares.items())
     text = str(present.iloc[0])
     return f"such as “{text[:40]}{'…' if len(text) > 40 else ''}”"
-
-
-def _target(columns: Columns, target: str | None, task: str) -> tuple[str, dict[str, Any], list[Table]]:
-    """A sentence about the target, its numbers, and a table."""
-    if target is None or task == "none":
-        return "", {}, []
-    if task == "regression":
-        return _spread(columns.typed[target].to_numpy(np.float64), target)
-    codes, classes = ranked(columns.typed[target])
-    return balance(np.bincount(codes[codes >= 0], minlength=len(classes)), classes, target)
 
 
 def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str, Any], list[Table]]:
@@ -114,16 +109,14 @@ def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str
     return sentence, numbers, [Table(frame.head(_SHOWN), f"Rows per class of {target}.")]
 
 
-def _spread(y: Any, target: str) -> tuple[str, dict[str, Any], list[Table]]:
+def _spread(y: Any, target: str) -> tuple[str, dict[str, Any]]:
     """The middle, the spread and the tail of a target."""
-    y = y[np.isfinite(y)]
     low, first, middle, third, high = np.quantile(y, [0.05, 0.25, 0.5, 0.75, 0.95])
-    z = y / (float(np.abs(y).max()) or 1.0)  # powers of large numbers would overflow
-    skew = float(np.mean(((z - z.mean()) / (float(z.std()) or 1.0)) ** 3))
+    skewness = float(skew(y / float(np.abs(y).max())))  # powers of large numbers would overflow
     sentence = f" {target}: median {number(middle)}, 90% of rows from {number(low)} to {number(high)}"
-    if abs(skew) > _SKEWED:
-        sentence += f", with a long tail of {'high' if skew > 0 else 'low'} values (skewness {skew:.1f})"
+    if abs(skewness) > _SKEWED:
+        sentence += f", with a long tail of {'high' if skewness > 0 else 'low'} values (skewness {skewness:.1f})"
     zeros = float(np.mean(y == 0))
     sentence += f"; {zeros:.0%} are 0." if zeros > 0.1 else "."
-    numbers = {"median": float(middle), "quartiles": [float(first), float(third)], "skewness": round(skew, 3)}
-    return sentence, {"target": numbers}, []
+    numbers = {"median": float(middle), "quartiles": [float(first), float(third)], "skewness": round(skewness, 3)}
+    return sentence, {"target": numbers}

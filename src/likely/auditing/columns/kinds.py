@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
 
 from likely._rows.columns import days
 from likely._rows.reading.text import EXACT, ISO_DATE, MOSTLY
@@ -87,10 +86,6 @@ class ColumnReader:
         levels = {name: ranked(columns.typed[name])[1] for name in words}
         return cls({name: columns.kinds[name] for name in names}, levels)
 
-    def typed(self, block: pd.DataFrame) -> pd.DataFrame:
-        """The columns of a block with their own types: numbers as floats, dates as days, categories as strings."""
-        return pd.DataFrame({name: as_kind(block[name], kind) for name, kind in self.kinds.items()}, index=block.index)
-
     def codes(self, name: str, words: Any) -> Array:
         """The places of levels, NaN where one is missing; a level that the sample lacks comes after all others."""
         missing = pd.isna(words)
@@ -147,16 +142,6 @@ def as_kind(column: pd.Series[Any], kind: str) -> Any:
     return _strings(column)
 
 
-def standardised(X: NDArray[np.floating]) -> Array:
-    """Columns of mean zero and deviation one, NaN where a value is missing.
-
-    >>> standardised(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
-    [[-1.0, nan], [1.0, nan]]
-    """
-    with np.errstate(invalid="ignore"):  # a column without any value has no mean
-        return np.asarray(StandardScaler().fit_transform(X.astype(np.float64)))
-
-
 def as_numbers(column: pd.Series[Any]) -> tuple[Array, list[str] | None]:
     """The numbers of a column, NaN where one is missing, or the places of its levels and the levels."""
     if pd.api.types.is_numeric_dtype(column.dtype):
@@ -204,16 +189,13 @@ def _kind_of(column: pd.Series[Any]) -> Kind:
     return "text" if words[:1000].str.len().mean() > 40 or distinct < len(words) else "identifier"
 
 
-def _odd_cells(column: pd.Series[Any], values: NDArray[Any], kind: Kind) -> list[OddCell]:
+def _odd_cells(column: pd.Series[Any], values: NDArray[Any], kind: Kind) -> Iterator[OddCell]:
     """The values that are not of their column's kind."""
-    if kind not in ("number", "date"):
-        return []
-    cells = [(int(i), str(column.iloc[i])) for i in np.flatnonzero(column.notna().to_numpy(bool) & np.isnan(values))]
-    infinite = [kind == "number" and np.isinf(pd.to_numeric(word, errors="coerce")) for _, word in cells]
-    return [
-        OddCell(i, str(column.name), word, "infinite" if far else f"not a {kind}")
-        for (i, word), far in zip(cells, infinite, strict=True)
-    ]
+    odd = column.notna().to_numpy(bool) & np.isnan(values) if kind in ("number", "date") else []
+    for row in np.flatnonzero(odd).tolist():
+        word = str(column.iloc[row])
+        infinite = kind == "number" and np.isinf(pd.to_numeric(word, errors="coerce"))
+        yield OddCell(row, str(column.name), word, "infinite" if infinite else f"not a {kind}")
 
 
 def _rounded(numbers: list[int]) -> bool:

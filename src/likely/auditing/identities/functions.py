@@ -24,7 +24,7 @@ _FEWEST = 20  # different values of a column of which another can be a function
 _BESIDE = 2  # neighbours on either side
 _STEEPER = 4.0  # times the slope of the steps before it, that of a step to, or beyond, the first or the last value
 _STEPS = 3  # steps before it
-_POINTS = 10_000  # of a curve that is kept, a tenth of them at either end, where rows are few
+_POINTS = 10_000  # of a curve that are kept
 
 
 class Curve(NamedTuple):
@@ -47,10 +47,7 @@ class Curve(NamedTuple):
             slopes = np.abs(np.diff(medians)) / np.diff(at)
         starts_and_ends = ((slopes[:_STEPS], slopes[1 : 1 + _STEPS]), (slopes[-_STEPS:], slopes[-1 - _STEPS : -1]))
         ends = np.array([[steps.max() for steps in pair] for pair in starts_and_ends])
-        kept = np.arange(len(at))
-        if len(at) > _POINTS:
-            inner = np.linspace(_POINTS // 10, len(at) - _POINTS // 10, 8 * _POINTS // 10, endpoint=False)
-            kept = np.concatenate([kept[: _POINTS // 10], inner.astype(np.int64), kept[-_POINTS // 10 :]])
+        kept = np.linspace(0, len(at) - 1, min(len(at), _POINTS)).astype(np.int64)
         return cls(at[kept], medians[kept], ends)
 
     def holds(self, values: Array, by: Array) -> Mask:
@@ -62,8 +59,8 @@ class Curve(NamedTuple):
         padded = np.pad(self.medians, _BESIDE, constant_values=np.nan)
         beside = [padded[_BESIDE + np.stack([before - step, after + step])] for step in range(_BESIDE)]
         low, high = np.fmin.reduce(np.concatenate(beside)), np.fmax.reduce(np.concatenate(beside))
+        ends = (before < 0, after), (after >= len(self.at), before)
         with np.errstate(over="ignore"):
-            ends = (before < 0, after), (after >= len(self.at), before)
             for slopes, (rows, nearest) in zip(self.slopes, ends, strict=True):
                 point = nearest[rows]
                 known = (after - before - 1)[rows]
@@ -74,7 +71,10 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactRelations:
-    """The columns of a sample that are functions of one another, to judge further rows by.
+    """The columns of a sample that are functions of one another, to judge its rows and further ones by.
+
+    A smooth model of such a column is off where rows are few, by far more than the nothing that is left elsewhere. Here
+    the value of a row is held against those of the rows just before and after it in the order of the other column.
 
     >>> x = np.random.default_rng(0).lognormal(size=500)
     >>> relations = ExactRelations.of([x, np.log(x)])
@@ -104,22 +104,6 @@ class ExactRelations:
             assert by is not None
             exact[:, j] |= curve.holds(_finite(values), _finite(by))
         return exact
-
-
-def exact_values(columns: Numbers, rows: int, wanted: Sequence[int] | None = None) -> Mask:
-    """Whether each value is the one that another column of numbers says exactly.
-
-    A smooth model of such a column is off where rows are few, by far more than the nothing that is left elsewhere. Here
-    the value of a row is held against those of the rows just before and after it in the order of the other column.
-
-    >>> x = np.random.default_rng(0).lognormal(size=500)
-    >>> y = np.log(x)
-    >>> y[7] += 0.5
-    >>> exact = exact_values([x, y, np.arange(500.0)], 500)
-    >>> exact.mean(0).round(2).tolist(), exact[7].tolist()
-    ([1.0, 1.0, 0.0], [False, False, False])
-    """
-    return ExactRelations.of(columns, wanted)(columns, rows)
 
 
 def between(values: Array, by: Array) -> Mask:

@@ -17,9 +17,8 @@ MAX_ROWS, MAX_COLUMNS = 5_000, 60  # in which identities are looked for: among v
 MAX_PARTS = 12
 _FEWEST = 30  # rows, at least, and this many more than columns
 _VALUES = 4  # different values of a column that others add up to
-_EXPLAINED = 0.8  # share of the variance of a column that the others explain, at least, for it to be tried
 _NEAR = 0.05  # of the spread of a column: what the others leave of it where they do not come to it
-_MOSTLY = 0.7  # of the rows that a plane was not fitted to are as close to it
+_MOSTLY = 0.7  # of the rows are as close to the plane through them
 _HOLDS = 0.95  # of the rows for an identity to be one
 _CANCEL = 0.9  # of the rows: two columns that cancel in so many are the identity, and the rest of it is none
 _CLEAR = 10.0  # tolerances that a total spreads over at least
@@ -36,8 +35,7 @@ _LARGEST = 1e100  # squares of larger numbers overflow
 def find_identities(columns: Columns) -> list[Identity]:
     """Find columns of numbers that are sums or products of others in nearly all rows.
 
-    Least absolute deviations pass through all rows that keep to an identity exactly, however far off the others are; a
-    column is tried if the others explain most of it.
+    Least absolute deviations pass through all rows that keep to an identity exactly, however far off the others are.
 
     >>> from likely.auditing.columns.kinds import read_columns
     >>> rng = np.random.default_rng(0)
@@ -84,7 +82,7 @@ def _independent(identities: Iterable[Identity], names: list[str]) -> list[Ident
 def _search(table: pd.DataFrame, usable: pd.DataFrame, kind: Identity) -> Iterator[Identity]:
     """Identities of one kind, in the table as it is or in its logarithms."""
     filled = usable.fillna(usable.median())
-    for name in _explained(filled):
+    for name in usable:
         present = usable[name].notna().to_numpy()
         others, y = filled.drop(columns=name)[present], filled[name].to_numpy()[present]
         while len(others.columns) > 1 and table[name].nunique() >= _VALUES:
@@ -98,39 +96,21 @@ def _search(table: pd.DataFrame, usable: pd.DataFrame, kind: Identity) -> Iterat
             others = others.drop(columns=list(chosen))  # a copy: is there an identity besides?
 
 
-def _explained(filled: pd.DataFrame) -> list[str]:
-    """The columns that a line through the others explains for the most part, extremes aside."""
-    clipped = filled.clip(*filled.quantile([0.02, 0.98]).to_numpy(), axis=1)
-    clipped = clipped.loc[:, clipped.std() > 0]
-    if len(clipped.columns) < 3:
-        return []
-    correlation = np.corrcoef(clipped.to_numpy().T) + 1e-10 * np.eye(len(clipped.columns))
-    left = 1 / np.maximum(np.diag(np.linalg.pinv(correlation, hermitian=True)), 1e-300)
-    return [name for name, share in zip(clipped.columns, left, strict=True) if share < 1 - _EXPLAINED]
-
-
 def _through_most(X: Array, y: Array) -> Mask | None:
-    """The rows through which a plane of least absolute deviations passes; None if these are not nearly all.
-
-    The plane is found on half of the rows, and must pass through those of the other half as well.
-    """
+    """The rows through which a plane of least absolute deviations passes; None if these are not most."""
     X = np.column_stack([np.ones(len(X)), (X - X.mean(0)) / np.maximum(X.std(0), 1e-300)])
     scale = float(np.median(np.abs(y - np.median(y)))) or float(np.std(y)) or 1.0
     u = (y - np.median(y)) / scale
-    half = np.arange(len(u)) % 2 == 0
-    weights = np.ones(int(half.sum()))
-    beta = np.zeros(X.shape[1])
+    off = np.ones(len(u))
     for step in range(_STEPS):
-        weighted = X[half] * (weights / weights.max())[:, None]
-        gram = weighted.T @ X[half]
-        beta = np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u[half])
-        off = np.abs(u[half] - X[half] @ beta)
+        weights = 1 / np.maximum(off, 10.0 ** (-1 - 8 * step / _STEPS))
+        weighted = X * (weights / weights.max())[:, None]
+        gram = weighted.T @ X
+        off = np.abs(u - X @ np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u))
         if step > 2 and np.median(off) > _NEAR:
             return None
-        weights = 1 / np.maximum(off, 10.0 ** (-1 - 8 * step / _STEPS))
-    off = np.abs(u - X @ beta)
     close = off <= max(4 * float(np.median(off)), 1e-6)
-    return np.asarray(close) if np.median(off) <= _NEAR and close[~half].mean() >= _MOSTLY else None
+    return np.asarray(close) if close.mean() >= _MOSTLY else None
 
 
 def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
@@ -140,8 +120,7 @@ def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
     ranges = np.ptp(A[:, :-1], axis=0)
     varied = np.flatnonzero(ranges > 0).tolist()
     order = [varied[k] for k in np.argsort(np.abs(_fit(A, y, varied)[0][:-1]) * ranges[varied], kind="stable")]
-    # Of columns that can stand for each other the fewest stay.
-    chosen = min((_without_needless(A, y, by) for by in (order, order[::-1])), key=len)
+    chosen = _without_needless(A, y, order)
     coefficients = zip(chosen, _fit(A, y, chosen)[0].tolist(), strict=False)
     least = _NOTHING * float(np.ptp(y))
     return {str(others.columns[j]): c / size[j] for j, c in coefficients if abs(c) * ranges[j] > least}
@@ -174,23 +153,14 @@ def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Ident
     terms = {column: terms[column] for column in table if column in terms}
     total = _total(terms)
     parts = {part: -c / terms[total] for part, c in terms.items() if part != total}
-    parts = _round_coefficients(parts, total, table, product=kind.product)
-    if len(parts) < 2:
+    numbers = _POWERS if kind.product else _NICE
+    nice = {part: float(numbers[np.abs(numbers - c).argmin()]) for part, c in parts.items()}
+    if any(abs(c - parts[part]) > (0.05 if kind.product else 0.02 * abs(c)) for part, c in nice.items()):
         return None
-    identity = kind._replace(total=total, parts=parts, constant=float(kind.product))
+    identity = kind._replace(total=total, parts=nice, constant=float(kind.product))
     constants = _constants(identity, table)
     candidates = (identity._replace(constant=c, rounded=rounded) for rounded in (False, True) for c in constants)
     return next((settled for candidate in candidates if (settled := _settled(candidate, table)) is not None), None)
-
-
-def _round_coefficients(parts: dict[str, float], total: str, table: pd.DataFrame, *, product: bool) -> dict[str, float]:
-    """The round numbers that the coefficients nearly are, without parts that hardly matter; none if one is not."""
-    numbers = _POWERS if product else _NICE
-    nice = {part: float(numbers[np.abs(numbers - c).argmin()]) for part, c in parts.items()}
-    near = {part: c for part, c in nice.items() if abs(c - parts[part]) <= (0.05 if product else 0.02 * abs(c))}
-    reach = table.quantile(0.95) - table.quantile(0.05)
-    far = {part: abs(c) * reach[part] for part, c in parts.items() if part not in near}
-    return {} if far and (product or max(far.values()) > 0.01 * reach[total]) else near
 
 
 def _constants(identity: Identity, table: pd.DataFrame) -> list[float]:

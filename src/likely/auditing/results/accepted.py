@@ -31,8 +31,10 @@ class Accepted:
     signs: frozenset[tuple[str, ...]] = frozenset()
 
     @classmethod
-    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Accepted:
+    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any] | None, what: str) -> Accepted:
         """Read the file that a page saves, or the summary of an earlier audit, or the content of either."""
+        if source is None:
+            return cls()
         content = source if isinstance(source, Mapping) else _load(Path(source), what)
         name = what if isinstance(source, Mapping) else str(source)
         try:

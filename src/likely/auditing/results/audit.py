@@ -17,10 +17,9 @@ from likely._destination import keep_inputs, writable, write_parquet, write_toge
 from likely._files import replacing
 from likely._rows.reading.table import counted, listed
 from likely._typing import Index
-from likely.auditing.page.report import page
+from likely.auditing.page import page
 from likely.auditing.results.accepted import Accepted, RowNames
-from likely.auditing.results.finding import KINDS, Finding, Suspect, plain, verdict
-from likely.auditing.results.ranking import Entry, entries
+from likely.auditing.results.finding import KINDS, Entry, Finding, Suspect, entries, plain, verdict
 
 Progress = Callable[[str, float], None]
 PAGE, SUMMARY = "report.html", "summary.json"
