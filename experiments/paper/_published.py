@@ -108,14 +108,19 @@ def all_published() -> list[Published]:
 
 
 def count_verdicts(run: Sequence[Published]) -> str:
-    """How many hold, in the words of the README, the report and the site.
+    """How many hold, in the words of the README, the report and the site."""
+    return counted([one.result.verdict for one in run])
 
-    >>> count_verdicts(all_published()).startswith("of its 20 tables and figures ")
-    True
+
+def counted(verdicts: Sequence[str]) -> str:
+    """How many hold, in words.
+
+    >>> counted(["holds", "open", "open", "does not hold"])
+    'of its 4 tables and figures 1 holds, 1 does not and 2 are open'
     """
-    counts = Counter(str(one.result.verdict) for one in run)
+    counts = Counter(map(str, verdicts))
     parts = [f"{counts[kind]} {_plural(kind, counts[kind])}" for kind in VERDICTS if counts[kind]]
-    return f"of its {len(run)} tables and figures {', '.join(parts[:-1])} and {parts[-1]}"
+    return f"of its {len(verdicts)} tables and figures {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _plural(kind: str, count: int) -> str:
