@@ -26,8 +26,8 @@ def pages() -> dict[str, list[str]]:
 def add_to_index(app: Any, page: str, source: list[str]) -> None:
     """Begin a page with the entries of its words."""
     if words := pages().get(page):
-        entries = "\n".join(f"single: ! {word}" for word in words)
-        source[0] = f"```{{index}}\n{entries}\n```\n\n{source[0]}"
+        entries = ", ".join(f"! {word}" for word in words)
+        source[0] = f"```{{index}} {entries}\n```\n\n{source[0]}"
 
 
 def hits(query: str, index: dict[str, Any]) -> list[str]:

@@ -55,7 +55,7 @@ def test_the_glossary_knows_the_word(word: str) -> None:
 def test_a_page_begins_with_the_entries_of_its_words() -> None:
     source = ["# Outliers\n"]
     _words.add_to_index(None, "outliers", source)
-    assert source[0].startswith("```{index}\nsingle: ! outlier detection\n")
+    assert source[0].startswith("```{index} ! outlier detection, ! anomaly detection, ")
     assert source[0].endswith("```\n\n# Outliers\n")
     untouched = ["# Other\n"]
     _words.add_to_index(None, "contributing", untouched)
