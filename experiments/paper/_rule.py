@@ -186,7 +186,7 @@ def told(claims: Sequence[Claim]) -> str:
     """Why the verdict is what it is: the main claim, and how many of the others hold."""
     first = claims[0].sentence
     sentence = f"{first[0].upper()}{first[1:]}"
-    states = [claim.state for claim in claims[1:]]
+    states: list[str] = [claim.state for claim in claims[1:]]
     words = {"holds": ("holds", "hold"), "does not hold": ("does not", "do not"), "open": ("is open", "are open")}
     counted = [f"{count} {words[state][count > 1]}" for state in words if (count := states.count(state))]
     return f"{sentence}." + (f" Further claims: {', '.join(counted)}." if counted else "")
