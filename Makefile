@@ -26,7 +26,7 @@ test heavy bench: export LIKELY_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test heavy test-all lint types imports docs links dist bare recipe lowest lowestvenv reproduce bench clean
+.PHONY: help venv test heavy test-all lint types imports docs links dist bare addressed release recipe lowest lowestvenv reproduce bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -68,6 +68,7 @@ imports: $(INSTALLED) ## the floors of the house, by import-linter
 docs: $(INSTALLED) ## the site, in docs/_build/html
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/_check_links.py docs/_build/html
+	$(BIN)/python -m pytest -q tests/test_words.py
 
 links: $(INSTALLED) ## ask the pages that the site links to whether they are there; needs a network
 	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/links
@@ -102,6 +103,12 @@ bare: dist ## both wheels without extras, in a venv of their own: README.md's co
 	@build/bare/bin/likely info | grep 'location *absent' > /dev/null && echo "the pure wheel has no compiled kernels: ok"
 	@{ build/bare/bin/likely 2>&1 || true; } | grep -F 'likely[cli]'
 	@rm -rf build/bare
+
+addressed: ## refuse addresses in pyproject.toml that only stand for others
+	@! grep -n '\.invalid/' pyproject.toml || { echo 'set the addresses above in [project.urls] of pyproject.toml first'; exit 1; }
+
+release: addressed dist ## the files to upload, once pyproject.toml has the addresses of the project
+	@echo 'to upload: twine upload dist/*'
 
 recipe: dist ## the conda-forge recipe of the sdist in dist/, in dist/recipe/
 	@mkdir -p dist/recipe && sed "s/^  sha256: .*/  sha256: $$($(BIN)/python -c 'import hashlib, sys; print(hashlib.file_digest(sys.stdin.buffer, "sha256").hexdigest())' < dist/likely-*.tar.gz)/" recipe/recipe.yaml > dist/recipe/recipe.yaml

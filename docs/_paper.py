@@ -14,12 +14,14 @@ from experiments.paper._headlines import headline
 from experiments.paper._published import (
     COMMAND,
     RESULTS,
+    SUBSETS,
     Published,
     again,
     all_published,
     count_verdicts,
     where_and_when,
 )
+from experiments.paper._rule import RULE
 from experiments.paper._shown import Shown, entry_css
 from likely._page.svg import css_variables
 
@@ -62,15 +64,16 @@ def style() -> str:
 def page() -> str:
     """An overview and all entries, in the paper's order."""
     run = all_published()
-    rows = [f"| [{one.entry.what}](#{anchor(one)}) | {one.entry.title} | {one.result.verdict} |" for one in run]
+    rows = [f"| [{one.entry.what}](#{anchor(one)}) | {one.result.verdict} | {one.sentence} |" for one in run]
     counted = count_verdicts(run)
     return "\n".join(
         [
             f"```{{raw}} html\n{style()}\n```\n",
             "## What holds\n",
-            f"{counted[0].upper()}{counted[1:]}. That is the result of the stored full run ({where_and_when(run)});",
+            f"{counted[0].upper()}{counted[1:]}. It was run {SUBSETS} ({where_and_when(run)});",
             f"`{COMMAND}` repeats it. Its numbers and pictures are in `experiments/paper/results/`.\n",
-            "| | | verdict |",
+            f"**The rule.** {RULE}\n",
+            "| | verdict | why |",
             "|---|---|---|",
             *rows,
             "",

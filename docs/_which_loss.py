@@ -5,7 +5,7 @@ from html import escape
 # (depth, answer, the name it leads to)
 TARGET = (
     (0, "a number", ""),
-    (1, "errors of one size and kind", "NormalLoss"),
+    (1, "similar errors everywhere, no outliers", "NormalLoss"),
     (1, "the median counts, not the mean", "LaplaceLoss"),
     (1, "some targets are wrong", "RobustLoss"),
     (1, "tails are heavy", "StudentTLoss"),

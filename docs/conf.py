@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import warnings
 from html import escape
 from pathlib import Path
@@ -24,6 +25,7 @@ import _likelihoods  # noqa: E402
 import _paper  # noqa: E402
 import _reference  # noqa: E402
 import _which_loss  # noqa: E402
+import _words  # noqa: E402
 
 from experiments.benchmarks import _size_page  # noqa: E402
 from experiments.paper.grid import grid_figure  # noqa: E402
@@ -63,6 +65,10 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!likely\b).*"), (r"py:class", r"likely\.(
 python_maximum_signature_line_length = 88
 
 html_theme = "furo"
+# Links to the source of each page, once the repository has an address.
+_repository = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+if ".invalid" not in _repository:
+    html_theme_options = {"source_repository": _repository, "source_branch": "main", "source_directory": "docs/"}
 html_title = "likely"
 html_static_path = ["_static"]
 html_css_files = ["likely.css"]
@@ -166,6 +172,7 @@ def generate(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", generate, priority=100)  # before the gallery, which changes matplotlib's look
+    app.connect("source-read", _words.add_to_index)
     app.connect("doctree-read", trim)
     app.connect("autodoc-skip-member", _reference.skip)
     app.connect("autodoc-process-signature", _reference.shorten_signature)

@@ -183,3 +183,11 @@ def test_flags_of_the_environment_do_not_override_ours(
         assert command.index("-O3") > command.index("-O1")
         assert "-Wl,--as-needed" in command
     assert commands[1].index("-march=x86-64-v3") > commands[1].index("-march=nocona")
+
+
+def test_a_release_is_refused_while_an_address_only_stands_for_another() -> None:
+    placeholders = [name for name, address in PROJECT["urls"].items() if ".invalid/" in address]
+    assert {"Repository", "Documentation", "Issues"} <= set(PROJECT["urls"])
+    done = subprocess.run(["make", "-s", "addressed"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode != 0) == bool(placeholders)
+    assert all(name in done.stdout for name in placeholders)

@@ -27,16 +27,18 @@ assert np.allclose(parts.sum(1), score)
 # The darker a cell, the more of the row's score is its column's; the number in it is the value, in
 # deviations from the column's mean.
 
-deviations = ((X - X.mean()) / X.std()).to_numpy()
-columns = np.argsort(parts[oddest].max(0))[::-1][:7]
+deviations = (X - X.mean()) / X.std()
+shown = parts.iloc[oddest]
+columns = shown.max().nlargest(7).index  # the parts have the names of the table's columns
+shown = shown[columns].to_numpy()
 fig, (ax, bars) = plt.subplots(1, 2, figsize=(7.6, 5.2), layout="constrained", width_ratios=[5, 1])
-ax.imshow(parts[np.ix_(oddest, columns)].clip(min=0), cmap="Blues", aspect="auto", vmin=0)
+ax.imshow(shown.clip(min=0), cmap="Blues", aspect="auto", vmin=0)
 for i, row in enumerate(oddest):
     for j, column in enumerate(columns):
-        loud = parts[row, column] > 0.35 * parts[oddest][:, columns].max()
-        value, colour = f"{deviations[row, column]:+.1f}", "lightyellow" if loud else "midnightblue"
+        loud = shown[i, j] > 0.35 * shown.max()
+        value, colour = f"{deviations[column].iloc[row]:+.1f}", "lightyellow" if loud else "midnightblue"
         ax.text(j, i, value, ha="center", va="center", color=colour)
-names = X.columns[columns].str.replace("_", " ").str.replace("nonflavanoid", "non-fl.")
+names = columns.str.replace("_", " ").str.replace("nonflavanoid", "non-fl.")
 ax.set_xticks(range(len(columns)), names, rotation=40, ha="right", rotation_mode="anchor")
 ax.set_yticks(range(len(oddest)), [f"wine {row}" for row in oddest])
 ax.tick_params(length=0)

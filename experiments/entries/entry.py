@@ -16,7 +16,7 @@ from likely._page import Picture, Table
 P = ParamSpec("P")
 T = TypeVar("T")
 Kind = Literal["Table", "Figure", "Benchmark"]
-Verdict = Literal["holds", "holds in part", "does not hold"]
+Verdict = Literal["holds", "holds in part", "does not hold", "open", "not judged"]
 
 
 def _silent(_fraction: float) -> None:

@@ -1,13 +1,11 @@
-"""Table 3 to the letter: every reading of the paper beside the best rival, and the verdict over them."""
+"""Table 3 to the letter: every reading of the paper beside the best rival."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from experiments.entries.entry import Verdict
-from experiments.paper._letter_detectors import AE_S, PCA_S
-from experiments.paper.outlier_letter import AS_READ
+from experiments.paper._letter_detectors import AE_S
 
 KEYS = ["model", "reading", "start", "components"]
 DRAWS = 2000  # of sets, with replacement
@@ -49,17 +47,3 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     drawn = np.random.default_rng(0).choice(values, size=(DRAWS, len(values)))
     low, high = np.quantile(np.median(drawn, axis=1), [0.05, 0.95])
     return float(low), float(high)
-
-
-def judge(frame: pd.DataFrame, best: float) -> Verdict:
-    """The two best by median AUC: from every start, from none, or from some.
-
-    >>> index = pd.MultiIndex.from_product([["PCA+S", "AE+S"], ["as read"], ["torch", "He"], ["–"]], names=KEYS)
-    >>> judge(pd.DataFrame({"median AUC": [0.86, 0.86, 0.84, 0.84]}, index), best=0.85)
-    'holds in part'
-    """
-    medians = frame.xs(AS_READ, level="reading")["median AUC"]
-    leads = [medians.xs(model, level="model") > best for model in (PCA_S, AE_S)]
-    if all(own.all() for own in leads):
-        return "holds"
-    return "holds in part" if any(own.any() for own in leads) else "does not hold"

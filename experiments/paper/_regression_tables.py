@@ -25,7 +25,7 @@ from torch.distributions import Distribution, Normal
 
 from experiments.data import Regression
 from experiments.entries.cores import one_core
-from experiments.entries.entry import Context, Result, Verdict
+from experiments.entries.entry import Context, Result
 from experiments.paper._comparison import Comparison, Scores, beside_paper
 from experiments.paper._regressors import Regressors, predict, train
 from experiments.paper.regressor_calibration import regressions, standardised
@@ -103,7 +103,8 @@ class Study:
         )
         missing = [name for name in self.paper if name not in sources]
         return Result(
-            *judge(found, missing if len(missing) < len(self.paper) else None),
+            "not judged",
+            describe(found, missing if len(missing) < len(self.paper) else None),
             tables=tables(found, self.paper, effort),
             pictures=(picture(found, self.paper),),
         )
@@ -248,11 +249,10 @@ def differences(found: Comparison) -> pd.DataFrame:
     return pd.concat(parts, names=["measure"]).swaplevel().loc[list(found.scores)]
 
 
-def judge(found: Comparison, missing: Sequence[str] | None) -> tuple[Verdict, str]:
-    """The claim is that the paper's joint training improves all three measures on most sets: clearly, on half of them.
+def describe(found: Comparison, missing: Sequence[str] | None) -> str:
+    """In which comparisons the paper's joint training is clearly better on half of the sets, from either start.
 
-    It holds against both bases or in part, from either start; ours is reported, not judged. Without any of the
-    paper's sets ``missing`` is None.
+    Without any of the paper's sets ``missing`` is None.
     """
     total = len(found.scores)
     often = {}
@@ -260,7 +260,6 @@ def judge(found: Comparison, missing: Sequence[str] | None) -> tuple[Verdict, st
         for base in BASES:
             starts = [found.signs(temp, base, measure) for temp in TEMPS]
             often[measure, base] = any(s.count(-1) >= max(total / 2, 1 + s.count(1)) for s in starts)
-    verdict: Verdict = "holds" if all(often.values()) else "holds in part" if any(often.values()) else "does not hold"
     met = [f"{measure} against `{base}`" for (measure, base), good in often.items() if good]
     sentences = [
         "A scale that learns with the mean, from the better of two starts, is clearly better on half of the sets in "
@@ -272,7 +271,7 @@ def judge(found: Comparison, missing: Sequence[str] | None) -> tuple[Verdict, st
         sentences.append("These sets are stand-ins that need no data; with a data folder, the paper's are used.")
     elif missing:
         sentences.append(f"Not in the data folder: {', '.join(missing)}.")
-    return verdict, " ".join(sentences)
+    return " ".join(sentences)
 
 
 @styled

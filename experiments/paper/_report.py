@@ -9,7 +9,16 @@ from pathlib import Path
 from experiments.entries.entry import Entry
 from experiments.entries.page import page_css
 from experiments.entries.record import load_or_tell, write_text
-from experiments.paper._published import COMMAND, RESULTS, Published, count_verdicts, published, where_and_when
+from experiments.paper._published import (
+    COMMAND,
+    RESULTS,
+    SUBSETS,
+    Published,
+    count_verdicts,
+    published,
+    where_and_when,
+)
+from experiments.paper._rule import RULE
 from experiments.paper._shown import HERE, Shown, entry_css
 from likely._machine import machine
 from likely._page.html import render
@@ -26,6 +35,8 @@ def write_report(entries: Sequence[Entry], out: Path, command: str) -> Path:
         items=items,
         css=page_css() + entry_css(),
         verdicts=_verdicts([item.stored for item in items if item.stored]),
+        subsets=f"It was run {SUBSETS}; every entry says what it departs from.",
+        rule=RULE,
         ran=what_was_run(items),
         command=command,
         stored_command=COMMAND,

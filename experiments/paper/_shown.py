@@ -44,7 +44,12 @@ class Shown:
     @property
     def css(self) -> str:
         """The class of the state's chip."""
-        return CSS_CLASS.get(self.state, "idle")
+        return self.chip(self.state)
+
+    @staticmethod
+    def chip(state: str) -> str:
+        """The class of a chip."""
+        return CSS_CLASS.get(state, "idle")
 
     @property
     def kind_of_run(self) -> str:

@@ -17,7 +17,7 @@ from sklearn.linear_model import LassoCV
 
 from experiments.data import LinearProblem, make_linear
 from experiments.entries.cores import one_core
-from experiments.entries.entry import Context, Result, Verdict
+from experiments.entries.entry import Context, Result
 from experiments.paper._recovery import (
     known_support,
     lasso_errors,
@@ -59,9 +59,7 @@ def run(context: Context) -> Result:
     spreads = [quartile_distance(found) for found in by_share.values()]
     worst = float((shares["Multi Lasso"] / shares["best single strength"]).max())
     better = float((shares["best single strength"] / shares["spike and slab"]).median())
-    settled = lasso.errors["Dynamic Lasso"] <= 1.1 * lasso.errors["best λ"]
     (before, early), (after, late) = lasso.points[EARLY], lasso.points[LATE]
-    verdict: Verdict = "holds" if settled and worst < 1 else "holds in part"
     below = f"stays below every single strength (at most {worst:.2f} times its error)"
     above = f"does not stay below every single strength (up to {worst:.2f} times its error)"
     notes = (
@@ -74,10 +72,11 @@ def run(context: Context) -> Result:
         "the claim true. 'Orders of magnitude' is true below the lasso's phase transition only (the benchmark "
         "`linear`)."
     )
+    letter = pd.concat([ridge.letter, lasso.letter]).sort_index(kind="stable")
     names = list(dict.fromkeys([*ridge.errors.index, *lasso.errors.index]))
     table = pd.DataFrame({"L2, dense": ridge.errors, "L1, a tenth not zero": lasso.errors}, index=names)
     return Result(
-        verdict,
+        "not judged",
         notes,
         tables=(
             Table(
@@ -91,6 +90,12 @@ def run(context: Context) -> Result:
                 "Error over |w| by the share of weights that are not zero, medians of the same seeds, whose quartiles "
                 f"are at most {max(spreads):.3f} apart.",
                 {tuple(shares.columns[1:]): "lower"},
+            ),
+            Table(
+                letter,
+                "The paper's own objective, likelihood and prior minimised together by Adam: error over |w| of each "
+                "seed, beside that of the best single strength.",
+                digits=3,
             ),
         ),
         pictures=(
@@ -109,13 +114,19 @@ def run(context: Context) -> Result:
 
 
 class _Panel:
-    """One problem's error at every strength, and what each method came to in the median over seeds."""
+    """One problem's error at every strength, what each method came to in the median over seeds, and the paper's."""
 
     def __init__(
-        self, strengths: Array, curve: Array, points: dict[str, tuple[float, float]], errors: pd.DataFrame
+        self,
+        strengths: Array,
+        curve: Array,
+        points: dict[str, tuple[float, float]],
+        errors: pd.DataFrame,
+        letter: pd.DataFrame,
     ) -> None:
         self.strengths, self.curve, self.points, self.errors = strengths, curve, points, errors.median()
         self.spread = quartile_distance(errors)
+        self.letter = letter
 
 
 def quartile_distance(errors: pd.DataFrame) -> float:
@@ -133,8 +144,18 @@ def _panel(kind: str, problems: list[LinearProblem], steps: tuple[int, int]) -> 
         {"best λ": curve.min(), **{name: error for name, (_, error) in each.items()}}
         for curve, each in zip(curves, found, strict=True)
     ]
-    points = found[0] | dict(zip((EARLY, LATE), _paper_objective(problems[0], kind, steps), strict=True))
-    return _Panel(strengths, curves[0], points, pd.DataFrame(rows))
+    best = [float(curve.min()) for curve in curves]
+    methods = {"ridge": ("Dynamic Ridge",), "lasso": ("Dynamic Lasso", "Multi Lasso")}[kind]
+    paths = {name: [paper_objective(problem, name, steps) for problem in problems] for name in methods}
+    points = found[0] | dict(zip((EARLY, LATE), paths[methods[0]][0], strict=True))
+    letter = pd.concat({name: _errors_of(own, best, steps) for name, own in paths.items()}, names=["method"])
+    return _Panel(strengths, curves[0], points, pd.DataFrame(rows), letter)
+
+
+def _errors_of(paths: list[list[tuple[float, float]]], best: list[float], steps: tuple[int, int]) -> pd.DataFrame:
+    """A row per seed: the error of the best strength, and of the paper's objective at both stops."""
+    columns = {f"after {count:,} steps": [path[which][1] for path in paths] for which, count in enumerate(steps)}
+    return pd.DataFrame({"best λ": best, **columns}).rename_axis("seed")
 
 
 def _learned(problem: LinearProblem, kind: str) -> dict[str, tuple[float, float]]:
@@ -150,13 +171,17 @@ def _learned(problem: LinearProblem, kind: str) -> dict[str, tuple[float, float]
     }
 
 
-def _paper_objective(problem: LinearProblem, kind: str, steps: tuple[int, int]) -> list[tuple[float, float]]:
-    """Adam on the likelihood and the prior together, all of it free: the strength and the error after so many steps."""
+def paper_objective(problem: LinearProblem, method: str, steps: tuple[int, int]) -> list[tuple[float, float]]:
+    """Adam on the likelihood and the prior together, all of it free: the strength and the error after so many steps.
+
+    Where each weight has its own scale, the strength is that of the largest.
+    """
     X, y = torch.as_tensor(problem.X), torch.as_tensor(problem.y)
     torch.manual_seed(0)
     model = torch.nn.Linear(X.shape[1], 1, dtype=torch.float64)
     loss_fn = NormalLoss(Global(**paper.SCALE)).double()
-    prior = (NormalPrior if kind == "ridge" else LaplacePrior)(model, method="map").double()
+    kind, per = (NormalPrior if "Ridge" in method else LaplacePrior), ("element" if "Multi" in method else "tensor")
+    prior = kind(model, per=per, method="map").double()
     parameters = [*model.parameters(), *loss_fn.parameters(), *prior.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=3e-2)
     found = []
@@ -169,8 +194,8 @@ def _paper_objective(problem: LinearProblem, kind: str, steps: tuple[int, int]) 
             optimizer.step()
             if step in steps:
                 noise = float(loss_fn.get_submodule("scale")().detach()) ** 2
-                scale = float(next(iter(prior.scale.values())).detach())
-                strength = noise / scale**2 if kind == "ridge" else noise / scale
+                scale = float(next(iter(prior.scale.values())).detach().max())
+                strength = noise / scale**2 if kind is NormalPrior else noise / scale
                 found.append((strength, recovery_error(problem, model.weight.detach().numpy()[0])))
     return found
 

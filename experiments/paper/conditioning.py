@@ -53,10 +53,8 @@ def run(context: Context) -> Result:
     found = [study(seed, epochs) for seed in context.track(range(context.seed, context.seed + seeds))]
     (rows, values, _), tables = found[0], [table for *_, table in found]
     table = mean_over_seeds(tables)
-    as_claimed = table["at test time"].tolist() == ["defined", "refused", "defined"]
-    varies = values["predicted"][FITTED:].std() > 0
     return Result(
-        "holds" if as_claimed and varies else "does not hold",
+        "not judged",
         f"One temperature serves all rows ({values['global'][0]:.2f}). A temperature for each row singles out the "
         f"wrong labels (AUC {table.loc['data', LABELS]:.2f}), whatever the image looks like. One computed from the "
         "image singles out the badly cropped ones, in rows it has never seen too "

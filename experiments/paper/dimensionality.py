@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from experiments.entries.cores import one_thread
-from experiments.entries.entry import Context, Result, Verdict
+from experiments.entries.entry import Context, Result
 from experiments.paper._comparison import mean_over_seeds, spread_over_seeds
 from experiments.paper._fit import descend
 from experiments.paper.conditioning import learned_numbers
@@ -41,7 +41,8 @@ def run(context: Context) -> Result:
     (photographs, scales, _, true), tables = found[0], [table for _, _, table, _ in found]
     table = mean_over_seeds(tables)
     return Result(
-        *_verdict(table),
+        "not judged",
+        describe(table),
         tables=(
             Table(
                 table,
@@ -80,16 +81,14 @@ def study(scene: Tensor, noise: Tensor, count: int, seed: int) -> tuple[Tensor, 
     return photographs, scales, table, true
 
 
-def _verdict(table: pd.DataFrame) -> tuple[Verdict, str]:
+def describe(table: pd.DataFrame) -> str:
+    """The NLL of unseen photographs with each number of scales."""
     unseen = table.loc[list(SHAPES), "NLL unseen"]
-    sizes = table.loc[list(SHAPES), "|φ|"].tolist() == [1, 3, 3 * SIZE**2]
-    falls = bool((unseen.diff().dropna() < 0).all())
     words = ", ".join(f"{value:.3f} with {name}" for name, value in unseen.items())
-    notes = (
+    return (
         f"The same prediction, the same error, three likelihoods: on unseen photographs the NLL is {words}. Only a "
         "scale per pixel can be large on the moving sea and small on the still hill."
     )
-    return ("holds" if sizes and falls else "does not hold"), notes
 
 
 def still_scene() -> tuple[Tensor, Tensor]:

@@ -23,7 +23,6 @@ SCALES = RESIDUALS = (0.5, 1.0, 2.0)
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
 MARGIN = 4.0  # how far the logit of the chosen class stands above the other one
 ACCURACIES = (0.6, 0.75, 0.9)
-TOLERANCE = 1e-4
 START = 3.0  # where the learned parameters begin: no residual's best scale, no accuracy's best temperature
 
 
@@ -39,7 +38,7 @@ def run(context: Context) -> Result:
     worst = float((frame["difference"] / frame["closed form"]).abs().max())
     digits = math.floor(-math.log10(max(worst, 1e-15)))
     return Result(
-        "holds" if worst < TOLERANCE else "does not hold",
+        "not judged",
         f"Gradient descent on the likelihood finds the best scale and the best temperature to {digits} digits. The "
         "best scale is the size of the residual; the best temperature of a classifier with margin m that is right with "
         "probability a is m / log(a / (1 − a)).",

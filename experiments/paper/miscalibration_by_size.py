@@ -19,7 +19,7 @@ from sklearn.datasets import make_friedman1
 from torch import Tensor
 
 from experiments.entries.cores import one_thread
-from experiments.entries.entry import Context, Result, Verdict
+from experiments.entries.entry import Context, Result
 from experiments.paper._comparison import Difference, paired
 from experiments.paper._regressors import OFFSET, Regressors, predict, train
 from likely._page import Picture, Table
@@ -62,7 +62,8 @@ def run(context: Context) -> Result:
         train(networks, x[:, :TRAINED], y[:, :TRAINED], effort.steps, effort.rate)
         found[kind][place] = measure(networks, x, y)
     return Result(
-        *judge(found, effort.widths),
+        "not judged",
+        describe(found, effort.widths),
         tables=(
             Table(
                 summarise(found, effort.widths),
@@ -114,14 +115,12 @@ def summarise(found: Found, widths: Sequence[int]) -> pd.DataFrame:
     return frame
 
 
-def judge(found: Found, widths: Sequence[int]) -> tuple[Verdict, str]:
-    """The claim, by paired differences over sets: the widest against the narrowest, and no way back in between."""
+def describe(found: Found, widths: Sequence[int]) -> str:
+    """By paired differences over sets: the widest against the narrowest, and where growth ends in between."""
     rises = {kind: _between(values, 0, -1) for kind, values in found.items()}
     falls = {kind: _falls(values) for kind, values in found.items()}
     honest = {kind: values[-1, :, 1].mean() > 1 for kind, values in found.items()}
     grown = [kind for kind in found if rises[kind].sign > 0 and honest[kind]]
-    steady = [kind for kind in grown if falls[kind] is None]
-    verdict: Verdict = "holds" if len(steady) == len(found) else "holds in part" if grown else "does not hold"
     sentences = [
         f"From width {widths[0]} to {widths[-1]} CAL changes by {rises[kind]} with {kind}, and residuals become "
         f"{values[0, :, 1].mean():.1f} to {values[-1, :, 1].mean():.1f} times what the network says."
@@ -136,7 +135,7 @@ def judge(found: Found, widths: Sequence[int]) -> tuple[Verdict, str]:
                 f"{difference}; the RMSE is {train_error:.3f} on the training rows by then, where the floor of the "
                 f"scale is {FLOOR:.3f}, and goes from {test_error[0]:.2f} to {test_error[1]:.2f} on the test rows."
             )
-    return verdict, " ".join(sentences)
+    return " ".join(sentences)
 
 
 def _between(values: NDArray[np.float64], low: int, high: int) -> Difference:

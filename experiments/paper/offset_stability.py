@@ -25,7 +25,7 @@ from torch.distributions.transforms import ExpTransform, Transform
 
 from experiments.data import list_logits, load_logits
 from experiments.entries.cores import one_thread
-from experiments.entries.entry import Context, Result, Verdict
+from experiments.entries.entry import Context, Result
 from experiments.paper._fit import descend
 from likely import paper
 from likely._page import Picture, Table
@@ -43,7 +43,7 @@ MAPS: dict[str, Transform] = {
     "offset 0.2": ShiftedSoftplus(0.2),
 }
 COLOURS = dict(zip(MAPS, (PALETTE[name][0] for name in ("red", "gold", "green", "blue", "violet")), strict=True))
-WITHOUT, WITH = "offset 0", ("offset 0.01", "offset 0.05", "offset 0.2")
+WITHOUT = "offset 0"
 PAPERS_CHOICE = "offset 0.2"
 GLOBAL = "one temperature (GS)"
 SHOWN_RATE = 0.1
@@ -61,7 +61,6 @@ class Effort(NamedTuple):
 QUICK, FULL = Effort(5, 100, (0.03, SHOWN_RATE)), Effort(10, 300, (0.01, 0.03, SHOWN_RATE, 0.3))
 REAL = Effort(8, 300, (SHOWN_RATE, 0.3))
 TRAINED, CALIBRATED, HIDDEN, BATCH, EVERY = 200, 700, 64, 64, 10
-FREQUENTLY = 0.2  # the share of runs from which we call divergence frequent
 
 # (seeds, evaluations, 3): the NLL on the calibration rows, on the test rows, and the lowest temperature of the former
 Curves = NDArray[np.float64]
@@ -104,9 +103,9 @@ def run(context: Context) -> Result:
     summary = summarise(shown, plain, fitted)
     failures = pd.DataFrame({f"lr {r:g}": {n: diverged(stacked[r, n], plain).sum() for n in MAPS} for r in rates})
     failures.index.name = "temperature"
-    verdict, notes = judge(summary, failures / count)
+    notes = describe(summary, failures / count)
     return Result(
-        verdict,
+        "not judged",
         f"{about} {notes}",
         tables=(
             Table(
@@ -241,24 +240,16 @@ def steps_needed(curves: Curves, plain: Curves) -> float:
     return float(EVERY * (np.flatnonzero(above)[-1] + 1)) if above.any() else 0.0
 
 
-def judge(summary: pd.DataFrame, failures: pd.DataFrame) -> tuple[Verdict, str]:
-    """Both halves of the claim, held against the numbers and the shares of runs that diverged at each rate.
-
-    An offset makes training stable if no rate is left at which runs diverge as often as those without frequently do.
-    """
+def describe(summary: pd.DataFrame, failures: pd.DataFrame) -> str:
+    """How often runs diverged at each rate, how many steps they took, and what they are worth on test rows."""
     steps = summary["steps"]
-    hard = failures.loc[:, failures.loc[WITHOUT] >= FREQUENTLY]
-    stable = not hard.empty and bool((hard.loc[list(WITH)].max() < hard.loc[WITHOUT]).all())
-    faster = steps[list(WITH)].max() < steps[WITHOUT]
-    verdict: Verdict = "holds" if stable and faster else "holds in part" if stable or faster else "does not hold"
     gap = summary.loc[PAPERS_CHOICE, "test − GS"]
     taken = ", ".join(f"{_count(steps[name])} with {name}" for name in (WITHOUT, PAPERS_CHOICE, "exp"))
-    notes = (
+    return (
         f"{_divergence(failures)} Steps until the NLL stays below the uncalibrated one, at learning rate "
         f"{SHOWN_RATE:g}: {taken}. The offset buys stability, not skill: on the test rows the temperature predicted "
         f"with {PAPERS_CHOICE} ends {abs(gap):.3f} nats {'above' if gap > 0 else 'below'} a single fitted temperature."
     )
-    return verdict, notes
 
 
 def _divergence(failures: pd.DataFrame) -> str:

@@ -1,11 +1,32 @@
 """Every table and figure of the paper, in its order and with its printed numbers.
 
-The module of an entry is imported only when it runs, so that listing the entries costs nothing.
+The module of an entry is imported only when it runs, so that listing the entries costs nothing. Modules measure; the
+verdict of a full run comes from the rule, and a quick run has none.
 """
 
 from __future__ import annotations
 
-from experiments.entries.entry import Entry, module
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from experiments.entries.entry import Context, Entry, Result
+from experiments.entries.entry import module as run_of
+
+
+def module(name: str) -> Callable[[Context], Result]:
+    """The `run` of an entry's module, with the verdict of the rule."""
+    return partial(_judged, name)
+
+
+def _judged(name: str, context: Context) -> Result:
+    from experiments.paper._claims import claims_of
+    from experiments.paper._rule import verdict
+
+    result = run_of(name)(context)
+    entry = name.rpartition(".")[2].replace("_", "-")
+    return replace(result, verdict="not judged" if context.quick else verdict(claims_of(entry, result)))
+
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(

@@ -38,7 +38,7 @@ def test_a_rare_level_is_odd_only_where_rare_levels_are_rare(detector) -> None:
     assert (scores < scores[3]).mean() > 0.95
     many = table(2, 0, seed=6)
     many["state"] = [f"s{k % 1500}" for k in range(2000)]  # a thousand levels are there once
-    assert detector.fit(many).explain(many)[3, 5] < 1
+    assert detector.fit(many).explain(many).iloc[3, 5] < 1
     # And where every level is a new one, another is no news.
     new = many.assign(state="new")
     assert np.abs(detector.outlier_score(new) - detector.outlier_score(many)).max() < 1
@@ -60,3 +60,13 @@ def test_a_table_of_categories_only() -> None:
         assert np.isfinite(scores).all()
         assert detector.explain(X).shape == (200, 2)
     assert DETECTORS[0].outlier_score(X).argmax() == 199
+
+
+def test_what_explains_a_frame_is_a_frame_with_its_names() -> None:
+    X = table(2, 0, seed=6).set_index(np.arange(2000)[::-1])
+    for detector in DETECTORS:
+        parts = detector.fit(X).explain(X)
+        assert isinstance(parts, pd.DataFrame)
+        assert parts.columns.equals(X.columns)
+        assert parts.index.equals(X.index)
+        np.testing.assert_array_equal(parts.iloc[:5], detector.explain(X.iloc[:5]))

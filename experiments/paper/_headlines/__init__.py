@@ -1,4 +1,4 @@
-"""Each table and figure in a sentence and a few rows, read from its stored run."""
+"""Each table and figure in a few rows, read from its stored run."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ HEADLINES: dict[str, Callable[[Numbers], Headline]] = {
 
 
 def headline(name: str, result: Result) -> Headline:
-    """The sentence and the rows of one entry."""
+    """The rows of one entry."""
     return HEADLINES[name](Numbers(result))

@@ -36,13 +36,8 @@ def classifier_calibration(numbers: Numbers) -> Headline:
         )
         for name in ("LS", "LFS")
     ]
-    sentence = (
-        f"On {len(here)} networks the mean ECE is {rows[0].letter} for LS and {rows[1].letter} for LFS as the paper "
-        "fits them, "
-        f"and {rows[0].ours} and {rows[1].ours} with an evidence ridge; the best rival has {rival}."
-    )
     data = f"CIFAR-10, CIFAR-100 and SVHN; {len(penalties)} networks, {numbers.count('splits', 1)} splits."
-    return Headline(sentence, data, tuple(rows), picture=2)
+    return Headline(data, tuple(rows), picture=2)
 
 
 def regressor_calibration(numbers: Numbers) -> Headline:
@@ -92,12 +87,7 @@ def regressor_calibration(numbers: Numbers) -> Headline:
             "2 standard errors",
         ),
     )
-    sentence = (
-        f"The mean CAL is {rows[0].letter} for LS and {rows[1].letter} for DS, where GS has {shown(here['GS'], 4)} "
-        "and isotonic "
-        f"regression {shown(here['Isotonic'], 4)}; LS followed by isotonic regression has {rows[2].ours}."
-    )
-    return Headline(sentence, "The eight tabular sets, 10 splits.", rows)
+    return Headline("The eight tabular sets, 10 splits.", rows)
 
 
 def offset_stability(numbers: Numbers) -> Headline:
@@ -122,12 +112,7 @@ def offset_stability(numbers: Numbers) -> Headline:
             for name in ("offset 0", "offset 0.2")
         ),
     )
-    sentence = (
-        f"At the higher rate {rows[0].letter} runs diverged without an offset and {rows[1].letter} with 0.2; the "
-        "offset "
-        f"buys stability, not skill (test NLL {rows[3].letter}, where one temperature has {rows[3].rival.split()[0]})."
-    )
-    return Headline(sentence, "Logits of a ResNet-50 on CIFAR-100.", rows, picture=3)
+    return Headline("Logits of a ResNet-50 on CIFAR-100.", rows, picture=3)
 
 
 CURVES = "curves only"

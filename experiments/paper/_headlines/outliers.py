@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from experiments.paper._headlines.row import NOTHING, Headline, Numbers, Row, best, halves, ordinal, shown
+from experiments.paper._headlines.row import NOTHING, Headline, Numbers, Row, best, halves
 
 LETTER = ("PCA+S", "AE+S")
 FREE = ("PCA+S", "a free scale per training row", "torch", "PCA")  # of the table of readings
@@ -43,14 +43,7 @@ def outlier_detection(numbers: Numbers) -> Headline:
         rival,
         f"± {numbers.shown(FREE, '±', 1)}",
     )
-    ranks = [1 + int((rivals > frame["median AUC"][name]).sum()) for name in LETTER]
-    sentence = (
-        f"By median AUC PCA+S, {rows[0].letter} (paper: {rows[0].paper}), is {ordinal(ranks[0])} beside "
-        f"{len(rivals)} rivals, and "
-        f"AE+S, {rows[1].letter} (paper: {rows[1].paper}), {ordinal(ranks[1])}; the best of them has {rival}. With one "
-        f"free scale per row, as “data-conditioned” may mean, PCA+S has {free.letter}."
-    )
-    return Headline(sentence, data(numbers), (*rows[:2], free, *rows[2:]))
+    return Headline(data(numbers), (*rows[:2], free, *rows[2:]))
 
 
 def outlier_distribution(numbers: Numbers) -> Headline:
@@ -71,13 +64,7 @@ def outlier_distribution(numbers: Numbers) -> Headline:
                     f"{numbers.shown(name, '25%')} to {numbers.shown(name, '75%')} over sets",
                 )
             )
-    middle = {column: rivals[column].median() for column in ("50%", "25%")}
-    sentence = (
-        f"The median and lower quartile are {rows[0].letter} and {rows[1].letter} for PCA+S, {rows[2].letter} and "
-        f"{rows[3].letter} for AE+S; the middle one of {len(rivals)} rivals has {shown(middle['50%'])} and "
-        f"{shown(middle['25%'])}."
-    )
-    return Headline(sentence, data(numbers), tuple(rows))
+    return Headline(data(numbers), tuple(rows))
 
 
 def data(numbers: Numbers) -> str:
@@ -112,12 +99,7 @@ def svhn_temperatures(numbers: Numbers) -> Headline:
         row("rank correlation with a small crop", "small"),
         row("rank correlation with darkness", "dark"),
     )
-    sentence = (
-        f"Learned with the network, the temperature finds its mistakes with an AUC of {rows[0].letter} (chance: "
-        "0.5); with "
-        f"standardised logits it has {rows[0].ours}, and the confidence {rows[0].rival.split()[0]}."
-    )
-    return Headline(sentence, made_on(numbers), rows, picture=-1)
+    return Headline(made_on(numbers), rows, picture=-1)
 
 
 def corruption_aupr(numbers: Numbers) -> Headline:
@@ -135,15 +117,4 @@ def corruption_aupr(numbers: Numbers) -> Headline:
         rows.append(
             Row(f"AUPR of DT, {kind}", "curves only", value, NOTHING, f"{own} (its network's confidence)", spread)
         )
-    values = {row.measure: row.letter for row in rows}
-    moved = [
-        row.measure.split(", ")[1]
-        for row in rows
-        if " of DT" in row.measure and float(row.rival.split()[0]) > float(row.letter)
-    ]
-    sentence = (
-        f"Predicted temperatures find noise (AUPR {values['AUPR of MT, noise']}; chance: 0.2); where data "
-        "temperatures find less "
-        f"than their own network's confidence, as the paper says: {', '.join(moved) or 'nowhere'}."
-    )
-    return Headline(sentence, made_on(numbers), tuple(rows))
+    return Headline(made_on(numbers), tuple(rows))

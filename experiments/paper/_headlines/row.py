@@ -31,16 +31,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Headline:
-    """An entry in a sentence and a few rows.
+    """An entry in a few rows.
 
     Args:
-        sentence: Why the verdict is what it is.
         data: What the stored run was made on.
         rows: The small table.
         picture: Which of the entry's pictures leads, counted from one; -1 is the last.
     """
 
-    sentence: str
     data: str
     rows: tuple[Row, ...]
     picture: int = 1
@@ -118,15 +116,3 @@ def record(signs: Iterable[int]) -> str:
     """How many are better, neither, worse, from signs of differences of which lower is better."""
     counted = list(signs)
     return f"{counted.count(-1)} – {counted.count(0)} – {counted.count(1)}"
-
-
-def ordinal(rank: int) -> str:
-    """A rank in words.
-
-    >>> ordinal(1), ordinal(2), ordinal(13), ordinal(22)
-    ('the best', '2nd', '13th', '22nd')
-    """
-    if rank == 1:
-        return "the best"
-    ending = "th" if rank % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
-    return f"{rank}{ending}"

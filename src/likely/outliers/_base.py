@@ -129,7 +129,6 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    @number_per_feature
     def explain(self, X: Any) -> Any:
         """Return how much each feature adds to the outlyingness of each row.
 
@@ -137,8 +136,19 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
             X: a table, shape (rows, features), of any kind that ``fit`` takes.
 
         Returns:
-            Squared deviations of shape (rows, features); one is usual, a hundred is ten standard deviations.
+            Squared deviations of shape (rows, features), as a frame with the names of the columns for a frame; one is
+            usual, a hundred is ten standard deviations.
         """
+        parts = self._explain(X)
+        if not hasattr(X, "columns"):
+            return parts
+        names = getattr(self, "feature_names_in_", X.columns)
+        if hasattr(parts, "columns"):  # of Dask, whose blocks are arrays
+            return parts.rename(columns=dict(zip(parts.columns, names, strict=True)))
+        return type(X)(parts, index=X.index, columns=names) if hasattr(X, "index") else type(X)(parts, list(names))
+
+    @number_per_feature
+    def _explain(self, X: Any) -> Any:
         return self._contributions(self._table(X))
 
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from likely._typing import Array
-from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
+from likely.outliers._base import OutlierDetector, number_per_row
 from likely.outliers._columns import Distinct, slices
 from likely.outliers._compiled import Compiled
 from likely.outliers._row_scores import Histograms, Nearest, Tails
@@ -75,7 +75,6 @@ class LikelihoodDetector(OutlierDetector):
         """
         return np.exp(self._covariance.log_scales(self._table(X)))
 
-    @number_per_feature
     def explain(self, X: Any) -> Any:
         """Return what each feature adds to the score of each row.
 
@@ -83,7 +82,7 @@ class LikelihoodDetector(OutlierDetector):
             X: a table, shape (rows, features), of any kind that ``fit`` takes.
 
         Returns:
-            Contributions of shape (rows, features); their sum over features is ``outlier_score``.
+            Contributions of shape (rows, features), a frame for a frame; their sum over features is ``outlier_score``.
         """
         return super().explain(X)
 

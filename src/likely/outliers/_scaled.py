@@ -18,7 +18,7 @@ from likely import paper
 from likely._random import Seeded, generator
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS, LikelihoodLoss
-from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
+from likely.outliers._base import OutlierDetector, number_per_row
 from likely.outliers._columns import Distinct
 from likely.outliers.threshold import Contamination
 from likely.parameters import Predicted
@@ -145,7 +145,6 @@ class ScaledDetector(OutlierDetector):
         """
         return np.exp(self._judged(self.module_, self._table(X))[0])
 
-    @number_per_feature
     def explain(self, X: Any) -> Any:
         """Return the squared error with which each feature is reconstructed, over its mean in training.
 
@@ -153,7 +152,7 @@ class ScaledDetector(OutlierDetector):
             X: a table, shape (rows, features), of any kind that ``fit`` takes.
 
         Returns:
-            Ratios of shape (rows, features); one is usual.
+            Ratios of shape (rows, features), a frame for a frame; one is usual.
         """
         return super().explain(X)
 

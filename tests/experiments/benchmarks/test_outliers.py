@@ -11,8 +11,6 @@ from experiments.data import Outliers
 from experiments.entries import Context
 from experiments.paper import outlier_detection, outlier_distribution
 from experiments.paper._detectors import RIVALS, cut, judged, refused, stand_ins
-from experiments.paper._letter_table import KEYS
-from experiments.paper.outlier_letter import AS_READ
 from likely.outliers import ScatterDetector
 from presentable import check_presentable
 
@@ -112,15 +110,3 @@ def test_table_and_figure_without_data(monkeypatch) -> None:
     assert "Not run: LOF" in table.notes
     assert table.tables[0].frame.loc["PCA+S", "paper"] == 0.868
     check_presentable(outlier_distribution.run(Context(quick=True)))
-
-
-def test_the_verdict_follows_the_medians() -> None:
-    def medians(pca: float, ae: float) -> pd.DataFrame:
-        return pd.DataFrame({"a": {"PCA+S": pca, "AE+S": ae, "IF": 0.8}, "b": {"PCA+S": pca, "AE+S": ae, "IF": 0.8}})
-
-    def by_start(pca: float, ae: float) -> pd.DataFrame:
-        index = pd.MultiIndex.from_product([["PCA+S", "AE+S"], [AS_READ], ["torch"], ["–"]], names=KEYS)
-        return pd.DataFrame({"median AUC": [pca, ae]}, index)
-
-    for own, verdict in (((0.9, 0.85), "holds"), ((0.9, 0.75), "holds in part"), ((0.7, 0.75), "does not hold")):
-        assert outlier_detection.judge(medians(*own), by_start(*own), [])[0] == verdict

@@ -76,38 +76,36 @@ RIVALS = {"VS": (0.2, 2.0), "Platt": (0.2, 2.0), "Isotonic": (0.2, 2.0)}
 
 
 @pytest.mark.parametrize(
-    ("ls", "lfs", "verdict"),
+    ("ls", "lfs", "better", "worse"),
     [
-        ((0.1, 1.0), (0.1, 1.0), "holds"),
-        ((0.1, 1.0), (0.3, 3.0), "does not hold"),
-        ((0.2, 1.0), (0.2, 2.0), "holds in part"),
-        ((0.2, 2.0), (0.2, 2.0), "does not hold"),
-        ((0.3, 3.0), (0.3, 3.0), "does not hold"),
+        ((0.1, 1.0), (0.1, 1.0), 16, 0),
+        ((0.1, 1.0), (0.3, 3.0), 8, 8),
+        ((0.2, 1.0), (0.2, 2.0), 0, 0),
+        ((0.3, 3.0), (0.3, 3.0), 0, 16),
     ],
 )
-def test_classifiers_are_judged_by_clear_differences(ls, lfs, verdict: str) -> None:
+def test_clear_differences_of_classifiers_are_counted(ls, lfs, better: int, worse: int) -> None:
     found = made(("ECE", "NLL"), "GS", GS=(0.2, 2.0), LS=ls, LFS=lfs, **RIVALS)
-    judged, notes = classifier_calibration.judge(found, left_out=["big"])
+    notes = classifier_calibration.describe(found, left_out=["big"])
     # Equal means differ by noise alone: at two standard errors some of it may count as clear, here none does.
-    assert judged == verdict
     assert "Of 16 comparisons" in notes
+    assert f"clearly better in {better} and clearly worse in {worse} by ECE" in notes
     assert "for their size: big." in notes
 
 
 @pytest.mark.parametrize(
-    ("ls", "ds", "verdict"),
+    ("ls", "ds", "isotonic", "good"),
     [
-        ((0.1, 1.0), (0.3, 1.0), "holds"),
-        ((0.2, 1.0), (0.2, 1.0), "does not hold"),
-        ((0.15, 1.0), (0.3, 1.0), "holds in part"),
-        ((0.3, 1.0), (0.3, 1.0), "does not hold"),
+        ((0.1, 1.0), (0.3, 1.0), 0.2, (2, 2)),
+        ((0.2, 1.0), (0.2, 1.0), 0.2, (0, 0)),
+        ((0.15, 1.0), (0.3, 1.0), 0.12, (0, 2)),
+        ((0.3, 1.0), (0.3, 1.0), 0.2, (0, 0)),
     ],
 )
-def test_regressors_are_judged_by_clear_differences(ls, ds, verdict: str) -> None:
-    isotonic = 0.12 if verdict == "holds in part" else 0.2
+def test_clear_differences_of_regressors_are_counted(ls, ds, isotonic: float, good: tuple[int, int]) -> None:
     found = made(("CAL", "NLL"), "GS", GS=(0.2, 1.0), LS=ls, DS=ds, Isotonic=(isotonic, math.nan))
-    judged, notes = regressor_calibration.judge(found, missing=["cpu"])
-    assert judged == verdict
+    notes = regressor_calibration.describe(found, missing=["cpu"])
+    assert f"better than Isotonic on {good[0]} and than GS on {good[1]} of 2 sets" in notes
     assert "Mean CAL over the sets" in notes
     assert "Not in the data folder: cpu." in notes
 
@@ -249,18 +247,17 @@ def widths(cal: list[float], over: float = 3.0) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("one", "predicted", "verdict"),
+    ("one", "predicted", "ends"),
     [
-        ([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], "holds"),
-        ([0.1, 0.4, 0.3], [0.1, 0.2, 0.3], "holds in part"),
-        ([0.3, 0.2, 0.1], [0.3, 0.2, 0.1], "does not hold"),
+        ([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], False),
+        ([0.1, 0.4, 0.3], [0.1, 0.2, 0.3], True),
+        ([0.3, 0.2, 0.1], [0.3, 0.2, 0.1], False),
     ],
 )
-def test_miscalibration_is_judged_by_its_growth(one, predicted, verdict: str) -> None:
+def test_miscalibration_says_where_its_growth_ends(one, predicted, ends: bool) -> None:
     found = {"one scale": widths(one), "predicted scale": widths(predicted)}
-    judged, notes = miscalibration_by_size.judge(found, (2, 8, 32))
-    assert judged == verdict
-    assert ("from width 8 to 32 CAL falls again" in notes) == (verdict == "holds in part")
+    notes = miscalibration_by_size.describe(found, (2, 8, 32))
+    assert ("from width 8 to 32 CAL falls again" in notes) == ends
 
 
 def test_miscalibration_runs_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:

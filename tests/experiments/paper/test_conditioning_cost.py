@@ -44,15 +44,15 @@ def exact(shift: float = 0.0) -> dict[str, pd.DataFrame]:
 
 
 @pytest.mark.parametrize(
-    ("byte", "shift", "verdict"),
-    [(0.0, 0.0, "holds"), (0.0, -0.5, "holds"), (0.0, 0.5, "holds in part"), (0.5, 0.5, "does not hold")],
+    ("byte", "shift"),
+    [(0.0, 0.0), (0.0, -0.5), (0.0, 0.5), (0.5, 0.5)],
 )
-def test_judged_by_slopes(byte: float, shift: float, verdict: str) -> None:
+def test_described_by_slopes(byte: float, shift: float) -> None:
     slopes = exact(shift)
     slopes["bytes"] += byte
     summary = pd.DataFrame({"in training": dict.fromkeys(KINDS, "1.25 ± 0.01")})
-    judged, notes = conditioning_cost.judge(slopes, summary)
-    assert judged == verdict
+    notes = conditioning_cost.describe(slopes, summary)
+    assert ("do not grow as the formulas say" in notes) == (byte > 0)
     assert ("grow no faster" in notes) == (shift <= 0)
     assert "global 1.25, data 1.25, predicted 1.25." in notes
 

@@ -22,7 +22,6 @@ from presentable import check_presentable
 def test_loss_likelihood_finds_the_closed_forms() -> None:
     result = loss_likelihood.run(Context(quick=True))
     check_presentable(result)
-    assert result.verdict == "holds"
     assert len(result.pictures) == 6
     frame = result.tables[0].frame
     assert frame["closed form"].tolist()[:3] == [0.5, 1.0, 2.0]
@@ -42,7 +41,6 @@ def test_conditioning_sees_what_each_kind_can_see() -> None:
     result = conditioning.run(Context(quick=True))
     check_presentable(result)
     table = result.tables[0].frame
-    assert result.verdict == "holds"
     assert table["at test time"].tolist() == ["defined", "refused", "defined"]
     assert table["learned"].tolist() == [1, conditioning.FITTED, 65]
     assert table.loc["global", [conditioning.LABELS, conditioning.CROPS, conditioning.UNSEEN]].tolist() == [0.5] * 3
@@ -54,7 +52,6 @@ def test_conditioning_sees_what_each_kind_can_see() -> None:
 def test_dimensionality_pays_on_photographs_not_seen() -> None:
     result = dimensionality.run(Context(quick=True))
     check_presentable(result)
-    assert result.verdict == "holds"
     assert result.tables[0].frame["|φ|"].tolist() == [1, 3, 3 * 32 * 32]
     assert [picture.wide for picture in result.pictures] == [False] * 4 + [True]
 
@@ -82,37 +79,17 @@ def test_every_cell_of_the_grid_is_what_its_place_says() -> None:
     assert cells[2][2].shape[-1] == SIZE
 
 
-@pytest.mark.parametrize(
-    ("without", "steps", "verdict"),
-    [
-        (0.5, 80.0, "holds"),
-        (0.5, math.inf, "holds"),
-        (0.5, 10.0, "holds in part"),
-        (0.1, 80.0, "holds in part"),
-        (0.1, 10.0, "does not hold"),
-    ],
-)
-def test_offset_stability_judges_by_its_numbers(without: float, steps: float, verdict: str) -> None:
-    names = ("exp", *offset_stability.WITH)
-    summary = pd.DataFrame({"steps": {"offset 0": steps, **dict.fromkeys(names, 20.0)}, "test − GS": 0.01})
+@pytest.mark.parametrize("without", [0.5, 0.1])
+def test_offset_stability_says_how_often_runs_diverged(without: float) -> None:
+    names = ("exp", "offset 0.01", "offset 0.05", "offset 0.2")
+    summary = pd.DataFrame({"steps": {"offset 0": 80.0, **dict.fromkeys(names, 20.0)}, "test − GS": 0.01})
     shown = {"offset 0": without, **dict.fromkeys(names, 0.1)}
     failures = pd.DataFrame({"lr 0.01": 0.0, "lr 0.03": 0.0, "lr 0.1": shown})
-    judged, notes = offset_stability.judge(summary, failures)
-    assert judged == verdict
+    notes = offset_stability.describe(summary, failures)
     assert f"{without:.0%} with offset 0" in notes
     assert "At 0.01 and 0.03 no run did" in notes
     assert "0.010 nats above" in notes
-    assert "no run did" not in offset_stability.judge(summary, failures[["lr 0.1"]])[1]
-
-
-def test_offset_stability_is_judged_at_every_rate() -> None:
-    names = ("exp", *offset_stability.WITH)
-    summary = pd.DataFrame({"steps": {"offset 0": 80.0, **dict.fromkeys(names, 20.0)}, "test − GS": 0.01})
-    failures = pd.DataFrame({"lr 0.1": dict.fromkeys(("offset 0", *names), 0.0), "lr 0.3": 0.0})
-    failures.loc["offset 0", "lr 0.3"] = 1.0
-    assert offset_stability.judge(summary, failures)[0] == "holds"
-    failures.loc["offset 0.2", "lr 0.3"] = 1.0
-    assert offset_stability.judge(summary, failures)[0] == "holds in part"
+    assert "no run did" not in offset_stability.describe(summary, failures[["lr 0.1"]])
 
 
 def test_offset_stability_counts_steps_and_divergence() -> None:

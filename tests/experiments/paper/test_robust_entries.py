@@ -35,22 +35,15 @@ def test_robust_regression_runs_from_end_to_end(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("error", "ms", "dpls", "verdict"),
-    [
-        (0.01, 1.0, 0.9, "holds"),
-        (0.01, 9.0, 0.9, "holds in part"),
-        (0.5, 1.0, 0.9, "holds in part"),
-        (0.5, 9.0, 0.01, "does not hold"),
-    ],
+    ("error", "ms"),
+    [(0.01, 1.0), (0.01, 9.0), (0.5, 1.0)],
 )
-def test_robust_regression_judges_by_its_numbers(error: float, ms: float, dpls: float, verdict: str) -> None:
+def test_robust_regression_says_its_numbers(error: float, ms: float) -> None:
     names = list(robust_regression.METHODS)
     summary = pd.DataFrame({"slope error": 0.01, "ms": 10.0}, index=names)
     summary.loc[robust_regression.XY] = [error, ms]
-    summary.loc[robust_regression.DPLS, "slope error"] = dpls
     others = pd.DataFrame({kind: dict.fromkeys(robust_regression.DRAWN, 0.2) for kind in robust_regression.KINDS})
-    judged, notes = robust_regression.judge(summary, others)
-    assert judged == verdict
+    notes = robust_regression.describe(summary, others)
     assert f"{error:.4f} for MPLS-XY" in notes
     assert f"{ms / 10:.1f} times what RANSAC takes" in notes
     assert "errs by 0.200 at most" in notes
@@ -59,7 +52,6 @@ def test_robust_regression_judges_by_its_numbers(error: float, ms: float, dpls: 
 def test_robust_classification_runs_from_end_to_end() -> None:
     result = robust_classification.run(Context(quick=True))
     check_presentable(result)
-    assert result.verdict == "holds"
     table = result.tables[0].frame
     plain, robust = table[robust_classification.PLAIN], table[robust_classification.ROBUST]
     assert plain[robust_classification.CLUSTER] < 0.8 < 0.95 < robust[robust_classification.CLUSTER]
@@ -67,16 +59,12 @@ def test_robust_classification_runs_from_end_to_end() -> None:
     np.testing.assert_allclose(plain[robust_classification.CLEAN], robust[robust_classification.CLEAN], atol=0.01)
 
 
-@pytest.mark.parametrize(
-    ("hotter", "gain", "verdict"),
-    [(9.0, 0.3, "holds"), (9.0, 0.0, "holds in part"), (1.0, 0.3, "holds in part"), (1.0, -0.3, "does not hold")],
-)
-def test_robust_classification_judges_by_its_numbers(hotter: float, gain: float, verdict: str) -> None:
+@pytest.mark.parametrize(("hotter", "gain"), [(9.0, 0.3), (1.0, -0.3)])
+def test_robust_classification_says_its_numbers(hotter: float, gain: float) -> None:
     kinds = list(robust_classification.SHARES)
     columns = {robust_classification.PLAIN: 0.6, robust_classification.ROBUST: 0.6 + gain, "hotter": hotter}
     gains = dict.fromkeys(kinds, Difference(gain, 0.01))
-    judged, notes = robust_classification.judge(pd.DataFrame(columns, index=kinds), gains)
-    assert judged == verdict
+    notes = robust_classification.describe(pd.DataFrame(columns, index=kinds), gains)
     assert f"{hotter:.0f} times higher" in notes
     assert f"the gain is {gains[kinds[0]]}" in notes
 
@@ -94,20 +82,6 @@ def test_the_labels_are_spoiled_as_said() -> None:
 def test_robust_models_runs_from_end_to_end() -> None:
     result = robust_models.run(Context(quick=True))
     check_presentable(result)
-    assert result.verdict == "holds"
     table = result.tables[0].frame
     assert list(table.index) == list(robust_models.DOMAINS)
     assert (table[robust_models.ROBUST] < 0.2 * table[robust_models.PLAIN]).all()
-
-
-def test_robust_models_judges_all_three_domains() -> None:
-    table = pd.DataFrame(
-        {"error": "error", robust_models.PLAIN: 1.0, robust_models.ROBUST: 0.1}, index=list(robust_models.DOMAINS)
-    )
-    better, same = Difference(-1.0, 0.1), Difference(0.0, 0.1)
-    for signs, verdict in (
-        ((better, better, better), "holds"),
-        ((better, same, better), "holds in part"),
-        ((same, same, same), "does not hold"),
-    ):
-        assert robust_models.judge(table, dict(zip(robust_models.DOMAINS, signs, strict=True)))[0] == verdict

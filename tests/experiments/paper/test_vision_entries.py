@@ -1,4 +1,4 @@
-"""The two figures of pictures: verdicts follow from numbers, and what is kept draws them without training."""
+"""The two figures of pictures: what is said follows from numbers, and what is kept draws them without training."""
 
 from pathlib import Path
 
@@ -33,18 +33,17 @@ def corruption_found(**at: float) -> corruption.Found:
 
 
 @pytest.mark.parametrize(
-    ("at", "verdict"),
+    "at",
     [
-        ({"mt": 0.9, "dt": 0.4, "doubt": 0.6}, "holds"),
-        ({"mt": 0.9, "dt": 0.4, "doubt": 0.3}, "holds in part"),
-        ({"mt": 0.1, "dt": 0.4, "doubt": 0.6}, "holds in part"),
-        ({"mt": 0.1, "dt": 0.4, "doubt": 0.3}, "does not hold"),
+        {"mt": 0.9, "dt": 0.4, "doubt": 0.6},
+        {"mt": 0.9, "dt": 0.4, "doubt": 0.3},
+        {"mt": 0.1, "dt": 0.4, "doubt": 0.6},
+        {"mt": 0.1, "dt": 0.4, "doubt": 0.3},
     ],
 )
-def test_corruption_judges_by_its_numbers(at: dict[str, float], verdict: str) -> None:
+def test_corruption_says_its_numbers(at: dict[str, float]) -> None:
     found = corruption_found(**at)
-    judged, notes = corruption_aupr.judge(found)
-    assert judged == verdict
+    notes = corruption_aupr.describe(found)
     mt = (corruption.MT, corruption.HEAT)
     difference = corruption_aupr.differences(found)["MT above DT"][corruption.NOISE]
     assert difference.mean == pytest.approx(at["mt"] - at["dt"], abs=0.01)
@@ -67,18 +66,9 @@ def svhn_found(auc: float, blur: float, level: float) -> svhn_temperatures.Found
     return svhn_temperatures.Found(agreement, heat, np.stack([said] * len(DESIGNS)), labels)
 
 
-@pytest.mark.parametrize(
-    ("auc", "blur", "level", "verdict"),
-    [
-        (0.8, 0.3, 0.2, "holds"),
-        (0.8, -0.3, 0.2, "holds in part"),
-        (0.3, -0.3, 0.7, "holds in part"),
-        (0.3, -0.3, 0.2, "does not hold"),
-    ],
-)
-def test_svhn_judges_by_its_numbers(auc: float, blur: float, level: float, verdict: str) -> None:
-    judged, notes = svhn_temperatures.judge(svhn_found(auc, blur, level))
-    assert judged == verdict
+@pytest.mark.parametrize("auc", [0.8, 0.3])
+def test_svhn_says_its_numbers(auc: float) -> None:
+    notes = svhn_temperatures.describe(svhn_found(auc, 0.3, 0.2))
     assert ("lowest, not highest" in notes) == (auc < 0.5)
 
 

@@ -261,7 +261,7 @@ class _Scatter(NamedTuple):
         for start in range(0, len(far), _CHUNK):
             rows = far[start : start + _CHUNK]
             part = table.iloc[rows]
-            push = self.detector.explain(part)
+            push = np.asarray(self.detector.explain(part))
             most = np.full(part.shape, np.inf)
             for name, limits in self.limits.items():
                 most[:, self.names.index(name)] = part[name].map(limits).fillna(np.inf)

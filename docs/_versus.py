@@ -1,0 +1,154 @@
+"""The comparison of the README: one short row per job and rival, from the stored results, by a rule.
+
+Every rival that was run has a row. A gain has a 95% interval over data sets where several are stored; if the interval
+contains no difference, the row says "tie". A speed is that of the slowest and of the fastest machine that was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from experiments.paper._rule import Interval, mean, ratio
+
+Rows = Callable[[str, str], list[dict[str, Any]]]
+Figures = Callable[[str], dict[str, Any]]
+HEADER = ["job", "today", "here, by how much", "where not", "measured by"]
+MACHINES = {"losses-arm": "two ARM cores", "losses": "two Xeon cores", "losses-h200": "an H200"}
+
+
+def gain(interval: Interval, digits: int, bar: float = 0) -> str:
+    """A gain of which more is better, and what it is where its interval contains the bar.
+
+    >>> gain(Interval(0.2, 0.1, 0.3), 1), gain(Interval(0.2, -0.1, 0.5), 1), gain(Interval(-2, -3, -1), 0)
+    ('better by 0.2 (0.1 to 0.3)', 'tie: 0.2 (−0.1 to 0.5)', 'worse by 2 (1 to 3)')
+    """
+    if interval.low > bar:
+        return f"better by {interval.text(digits)}"
+    if interval.high < bar:
+        return f"worse by {Interval(-interval.value, -interval.high, -interval.low).text(digits)}"
+    return f"tie: {interval.text(digits)}"
+
+
+def comparison(rows: Rows, bars: Figures) -> Iterator[list[str]]:
+    """The rows of the table, in the order of the jobs."""
+    yield from losses(bars)
+    yield from calibration(rows, bars)
+    yield from linear(rows, bars)
+    yield from forecasts(rows)
+    yield from outliers(rows)
+    yield from labels(rows)
+    yield from row_store(bars)
+
+
+def losses(bars: Figures) -> Iterator[list[str]]:
+    """Speed of the losses, on the slowest and on the fastest machine."""
+    for job, today, figure, by_hand in (
+        ("robust loss ρ(α, σ)", "its published formulas in torch", "ρ: faster than as published", ", ρ"),
+        ("normal loss with a scale", "`GaussianNLLLoss`", "normal: faster than GaussianNLLLoss", ""),
+    ):
+        times = {
+            machine: bars(file)[f"{'NVIDIA H200' if file.endswith('h200') else 'CPU'}, {figure}"].value
+            for file, machine in MACHINES.items()
+        }
+        slow, fast = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
+        text = f"{times[slow]:.0f} × faster on {slow}, {times[fast]:.0f} × on {fast}"
+        compiled = bars("losses-h200")[f"NVIDIA H200, device, compiled{by_hand}: the time by hand"].value
+        lost = f"up to {compiled:.1f} times the time of a loss by hand that `torch.compile` compiles"
+        yield [job, today, text, lost, "`losses`"]
+    gpu = {name.removeprefix("NVIDIA H200, "): bar.value for name, bar in bars("losses-h200").items()}
+    small, large = (f"{gpu[f'softmax {count}: the time of Liger']:.2f}" for count in (32000, 128256))
+    yield [
+        "cross-entropy of large vocabularies",
+        "Liger",
+        f"{small} to {large} of its time, with a temperature per row "
+        f"(linear softmax: {gpu['linear softmax: the time of Liger, no temperature']:.2f})",
+        "H200 only",
+        "`losses`",
+    ]
+    rest = f"{gpu['linear softmax: the time of cut-cross-entropy, no temperature']:.2f} of its time"
+    yield ["linear softmax", "cut-cross-entropy", rest, "H200 only", "`losses`"]  # fmt: skip
+
+
+def calibration(rows: Rows, bars: Figures) -> Iterator[list[str]]:
+    """One temperature by time, and the best of several methods by likelihood."""
+    table = {row["what"]: row for row in rows("calibration", "50,000 × 1,000")}
+    ours = table["likely GlobalTemperature"]
+    for name in ("scikit-learn", "probmetrics"):
+        row = table[f"{name} temperature"]
+        times = (row["seconds"] / ours["seconds"], row["spread"] / ours["seconds"])
+        text = f"{times[0]:.0f} × faster (± {times[1]:.0f}), two Xeon cores"
+        yield ["one temperature", name, text, "one size: 50,000 × 1,000 logits", "`calibration`"]
+    by_network: dict[str, list[float]] = {}
+    for row in rows("composition", "Test NLL by calibration rows"):
+        if row["Auto"] is not None and row["probmetrics SMS"] is not None:
+            by_network.setdefault(row["network"], []).append(row["probmetrics SMS"] - row["Auto"])
+    found = mean([sum(values) / len(values) for values in by_network.values()])
+    text = f"NLL {gain(found, 4)}, {len(by_network)} networks"
+    yield ["calibrated probabilities", "probmetrics, its best", text, "ECE was not compared", "`composition`"]
+
+
+def linear(rows: Rows, bars: Figures) -> Iterator[list[str]]:
+    """Test errors on real sets, and times."""
+    table, figures = rows("linear", "Test error"), bars("linear")
+    for name, ours in (("RidgeCV", "Dynamic Ridge"), ("LassoCV", "Dynamic Lasso")):
+        times = f"{figures[f'{ours}, faster than {name}'].value:.0f} × faster at least"
+        error = ratio([row[ours] for row in table], [row[name] for row in table])
+        tied = "tie" if error.low <= 1 <= error.high else "worse" if error.low > 1 else "better"
+        text = f"{times}; error {tied}: {error.text(3)} of its, {len(table)} sets"
+        yield ["regularised linear models", f"`{name}`", text, "two Xeon cores only", "`linear`"]
+    worst = figures["robust regression, error over the best peer's"].case
+    robust = figures["robust regression, error over the best peer's"].value
+    time = figures["robust regression, time over RANSAC's"].value
+    text = f"error at most {robust:.2f} times the best peer's; {time:.2f} of RANSAC's time"
+    yield ["robust lines", "Huber, RANSAC, Theil-Sen, Tukey", text, f"worst: {worst}", "`linear`"]
+
+
+def forecasts(rows: Rows) -> Iterator[list[str]]:
+    """Likelihood of networks for tables, and their time."""
+    nll, seconds = rows("networks", "Test NLL"), rows("networks", "CPU seconds")
+    for name in ("NGBoost", "deep ensemble", "scikit-learn MLP"):
+        found = mean([row[name] - row["default"] for row in nll])
+        slowest = max(1 / row[name] for row in seconds)
+        time = f"takes up to {slowest:.1f} times its time" if slowest > 1 else ""
+        lower = sum(row["default"] < row[name] for row in nll)
+        text = f"NLL {gain(found, 2)}, lower on {lower} of {len(nll)} sets"
+        yield ["distributions for tables", name, text, time, "`networks`"]
+
+
+def outliers(rows: Rows) -> Iterator[list[str]]:
+    """Every detector of PyOD that was run: those it ties with by Wilcoxon's test, and those it beats."""
+    table = rows("outliers", "25 sets, fitted and scored")
+    ours = table[0]
+    rivals = [row for row in table[1:] if row["detector"] not in ("ScatterDetector", "PCA+S", "AE+S")]
+    best = max(rivals, key=lambda row: row["mean AUC"])
+    ties = [row["detector"] for row in rivals if row["p, AUC"] > 0.05]
+    yield ["outliers, 25 sets", f"PyOD: {best['detector']}, its best",
+           f"tie: AUC {ours['mean AUC']:.3f} against {best['mean AUC']:.3f} (p = {best['p, AUC']:.2f}), AP "
+           f"{ours['mean AP']:.3f} against {best['mean AP']:.3f} (p = {best['p, AP']:.2f})", "",
+           "`outliers`"]  # fmt: skip
+    others = [row for row in rivals if row["detector"] not in ties]
+    worst, nearest = min(row["mean AUC"] for row in others), max(row["mean AUC"] for row in others)
+    text = f"better: AUC {ours['mean AUC']:.3f} against {worst:.3f} to {nearest:.3f} (p < .05 each)"
+    names = [row["detector"] for row in others]
+    yield ["", f"PyOD: {', '.join(names)}", text, f"ties: {', '.join(ties)}", "`outliers`"]
+
+
+def labels(rows: Rows) -> Iterator[list[str]]:
+    """Planted errors in labels and in targets."""
+    for kind in ("labels", "targets"):
+        table = rows("audit", f"Average precision of planted wrong {kind}")
+        found = mean([row["likely"] - row["cleanlab"] for row in table])
+        below = sum(row["likely"] < row["cleanlab"] - 0.001 for row in table)
+        text = f"average precision {gain(found, 4 if kind == 'labels' else 3)}, {len(table)} cases"
+        yield [f"wrong {kind}", "cleanlab", text, f"below it by more than .001 in {below} of {len(table)}", "`audit`"]
+
+
+def row_store(bars: Figures) -> Iterator[list[str]]:
+    """Updates of data parameters."""
+    figures, other = bars("tables"), bars("tables-h200")
+    for name in ("dense Adam", "SparseAdam"):
+        bar = figures[f"CPU, faster than {name}"]
+        text = f"{bar.value:.1f} × faster (± {bar.spread:.1f}), two Xeon cores"
+        lost = f"{other[f'CPU, faster than {name}'].value:.1f} × with a small table on 16 Xeon cores"
+        yield ["a parameter per row, 1.3 million rows", name, text, lost, "`tables`"]
