@@ -295,11 +295,12 @@ def log_evidence(own: Design, variance: Array, noise: float) -> float:
     return -0.5 * (own.freedom * math.log(2 * math.pi * noise) + volume + squares)
 
 
-def test_a_variance_per_group_is_kept_where_the_evidence_pays_for_it() -> None:
+@together("effect", [0.05, 0.15, 0.2, 0.25, 0.3])
+def test_a_variance_per_group_is_kept_where_the_evidence_pays_for_it(effect: float) -> None:
     rng = np.random.default_rng(4)
     n, group = 120, np.repeat(np.arange(6), 2)
     x = rng.normal(size=(n, 12))
-    coef = np.array([1.0, -0.7, 0.5, 0.4, 3.0, 2.0, 0.12, 0.1, 0, 0, 0, 0])
+    coef = np.array([1.0, -0.7, 0.5, 0.4, 3.0, 2.0, effect, effect, 0, 0, 0, 0])
     own = standardized(canonical(x, x @ coef + rng.normal(size=n), None), True)
     group = group[own.live]
     fit = relevant(own, group, max_iter=500, tol=1e-7)
@@ -322,6 +323,11 @@ def test_a_variance_per_group_is_kept_where_the_evidence_pays_for_it() -> None:
         assert fit.variance[group == one][0] == pytest.approx(square / determined[members].sum(), rel=1e-4)
         without = log_evidence(own, np.where(group == one, 0.0, fit.variance), fit.noise)
         assert whole - without >= price
+    for one in set(range(6)) - set(kept):
+        more = [
+            log_evidence(own, np.where(group == one, v, fit.variance), fit.noise) for v in np.geomspace(1e-4, 1, 20)
+        ]
+        assert max(more) - whole < price + 0.3
 
 
 def test_groups_without_any_effect_leave_the_noise_of_the_target() -> None:
