@@ -44,6 +44,7 @@ PER_FUNCTION, SECONDS, LIMIT = 6, 40.0, 120  # tests of one function, of their t
 PYTEST_OPTIONS = ["-q", "--tb=no", "-p", "no:cacheprovider", "-o", "filterwarnings=ignore"]
 PYTEST_OPTIONS += ["--continue-on-collection-errors"]
 UNHARMED = -1  # the node of a file without a mistake
+ROUNDING = 1e-8  # smaller numbers only keep rounding errors and quotients in bounds: twice as much is as small
 
 
 COMPARED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
@@ -99,15 +100,26 @@ def mutants(part: str, path: Path) -> Iterator[Mutant]:
 
 
 def _unseen(node: ast.AST) -> list[ast.AST]:
-    """Annotations, docstrings, the words of errors and the names of types: no mistake there changes a result."""
+    """What changes no result: annotations, decorators, the names of types, what is said in errors, warnings and names.
+
+    Decorators say how a function is called, or that an instance is frozen, not what is computed.
+    """
     match node:
         case ast.arg() | ast.AnnAssign() if node.annotation:
             return [node.annotation]
-        case ast.FunctionDef() if node.returns:
-            return [node.returns, *node.decorator_list]
+        case ast.FunctionDef(name="__repr__"):
+            return [node]
+        case ast.FunctionDef():
+            return [*node.decorator_list, *([node.returns] if node.returns else [])]
+        case ast.ClassDef():
+            return list(node.decorator_list)
         case ast.Raise() | ast.JoinedStr() | ast.Assert():
             return [node]
         case ast.Call(func=ast.Name(id="TypeVar" | "Literal" | "cast")):
+            return [node]
+        case ast.Call(func=ast.Attribute(attr="warn")):
+            return [node]
+        case ast.Constant(value=float() as value) if 0 < abs(value) < ROUNDING:
             return [node]
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return [node]

@@ -151,3 +151,42 @@ def test_of_too_many_rows_every_so_many_are_used(monkeypatch) -> None:
     np.testing.assert_array_equal(all_rows.shares, few.shares)
     assert all_rows.temperature == few.temperature
     assert isinstance(pool_means(*numbers(), WEIGHT), Pool)
+
+
+def test_weights_of_a_product_stay_below_three() -> None:
+    """Members that know the labels, and are hardly sure of them."""
+    labels = np.random.default_rng(6).integers(0, CLASSES, 4000)
+    y = np.eye(CLASSES)[labels]
+    weights = pool_links(np.stack([0.05 * y, 0.02 * y]), y, np.ones(4000), "softmax")
+    np.testing.assert_allclose(weights, 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("sure", [0.5, 3.0])
+def test_the_prior_counts_as_five_rows_of_the_members_mean_loss_or_of_one(sure: float) -> None:
+    """Members that are wrong have a loss above one, and the prior still that of five rows."""
+    rng = np.random.default_rng(7)
+    labels = rng.integers(0, CLASSES, ROWS)
+    y = np.eye(CLASSES)[labels]
+    wrong = np.eye(CLASSES)[(labels + (rng.random((MEMBERS, ROWS)) < 0.7)) % CLASSES]
+    logits = sure * wrong + 0.2 * rng.normal(size=(MEMBERS, ROWS, CLASSES))
+    logs = log_softmax(logits, -1)
+
+    def data_cost(weights: np.ndarray) -> float:
+        pooled = log_softmax(np.einsum("m,mrc->rc", weights, logs), -1)
+        return -float(WEIGHT @ pooled[np.arange(ROWS), labels])
+
+    level = data_cost(np.full(MEMBERS, 1 / MEMBERS)) / WEIGHT.sum()
+    strength = 0.5 * PRIOR * min(1.0, level)
+    expected = best(lambda weights: data_cost(weights) + strength * ((weights - 1 / MEMBERS) ** 2).sum())
+    np.testing.assert_allclose(pool_links(logs, y, WEIGHT, "softmax"), expected, atol=3e-3)
+    assert level > 1.1
+    pool = pool_classes(logits, y, WEIGHT)
+    mixed = ClassPool(pool.shares, pool.weights, 1.0)(logits[:, None])
+    mean = -(WEIGHT @ mixed[np.arange(ROWS), labels]) / WEIGHT.sum()
+
+    def temperature_cost(log_temperature: float) -> float:
+        scaled = log_softmax(mixed / np.exp(log_temperature), -1)[np.arange(ROWS), labels]
+        return -WEIGHT @ scaled + PRIOR * min(1.0, mean) * log_temperature**2
+
+    found = minimize_scalar(temperature_cost, bounds=np.log([0.2, 5.0]), method="bounded", options={"xatol": 1e-9}).x
+    assert np.log(pool.temperature) == pytest.approx(found, abs=2e-3)
