@@ -141,7 +141,7 @@ def by_chance(points: NDArray[np.floating], pairs: Index) -> Array:
 
     Of k points in a ball of radius r in d dimensions the nearest to the centre is within c r with a probability of
     about k c^d. Columns that are functions of each other leave few dimensions, in which close neighbours are common; d
-    is read off the distances to further neighbours of each point that is asked about.
+    is read off the distances to further neighbours, for each point and for all that are asked about.
 
     >>> line, cloud = np.random.default_rng(0).normal(size=(2, 2000, 3))
     >>> line[:] = line[:, :1]
@@ -152,6 +152,8 @@ def by_chance(points: NDArray[np.floating], pairs: Index) -> Array:
     False
     True
     """
+    if not len(pairs):
+        return np.zeros(0)
     around = min(_AROUND, len(points) - 1)
     distance = cKDTree(points).query(points[pairs[:, 0]], k=around + 1, workers=-1)[0][:, 1:]
     far = np.maximum(distance[:, -1], 1e-300)
@@ -162,6 +164,7 @@ def by_chance(points: NDArray[np.floating], pairs: Index) -> Array:
     expected = sum(float(np.sum(1 / np.arange(rank, around))) for rank in range(around // 2 + 1, around))
     gap = np.linalg.norm((points[pairs[:, 0]] - points[pairs[:, 1]]).astype(np.float64), axis=1)
     dimensions = expected / np.maximum(depth, 1e-12)
+    dimensions = np.minimum(dimensions, np.median(dimensions))
     return np.asarray(len(points) * around * (np.maximum(gap, _ROUNDING) / far) ** dimensions)
 
 
