@@ -236,15 +236,15 @@ def fit_kernel(task: Task) -> StackMember:
 
     def fit(task: Task, fold: int, train: Index, held_out: Index) -> Smooth:
         fewer, scouts = scouting(task, fold)
-        problem = Problem(*parts(task, fold, target), link=task.link, ridges=RIDGES)
+        rows, held_out_rows = parts(task, fold, target)
         learned = learn_metric(fewer, *kind, scouts)
-        exact = task.link == "identity" and learned.loss < EXACT_SHARE * float(problem.rows.y.var(correction=0))
+        exact = task.link == "identity" and learned.loss < EXACT_SHARE * float(rows.y.var(correction=0))
         best = task.best if task.link == "identity" and not exact else None
         ahead = best is not None and learned.loss < AHEAD * float(task.losses(best[held_out], held_out).mean())
-        shape, centres = kind[0], torch.arange(min(MORE_CENTRES if ahead else CENTRES, len(problem.rows.x)))
+        shape, centres = kind[0], torch.arange(min(MORE_CENTRES if ahead else CENTRES, len(rows.x)))
         if exact:
-            double = (Part(*(t.double() for t in part)) for part in (problem.rows, problem.held_out))
-            problem = Problem(*double, link=task.link, ridges=RIDGES)
-        return problem.best(shape, learned.metric.to(problem.rows.x), centres, (learned.length,)).model
+            rows, held_out_rows = (Part(*(t.double() for t in part)) for part in (rows, held_out_rows))
+        problem = Problem(rows, held_out_rows, task.link, RIDGES)
+        return problem.best(shape, learned.metric.to(rows.x), centres, (learned.length,)).model
 
     return cross_fit(task, fit)
