@@ -9,7 +9,7 @@ All zeros is Global Scaling, the point the ridges pull towards. δ, b and W each
 strength maximises the evidence under a penalised-complexity prior. There
 :math:`\lambda_g |\theta_g|^2 = \gamma_g + \text{rate} \sqrt{k_g / \lambda_g}`, with :math:`\gamma_g` of the group's
 :math:`k_g` parameters determined by the data. Few parameters are fitted by Newton's method on the written-out
-Hessian; many by L-BFGS, with a Hessian that is a Kronecker product to precondition it and to count γ.
+Hessian; many by L-BFGS, with its diagonal to precondition the search and to count γ.
 """
 
 from __future__ import annotations
