@@ -212,7 +212,7 @@ def _minimise(problem: AffineProblem, theta: Array, ridge: Array, scale: Array, 
         loss, slope = problem.value(phi * scale)
         return loss + 0.5 * float(ridge @ (phi * scale) ** 2), (slope + ridge * phi * scale) * scale
 
-    options = {"maxcor": 10 if problem.size < 1e5 else 2, "maxiter": max_iter, "gtol": 1e-3}
+    options = {"maxiter": max_iter, "gtol": 1e-3}
     return optimize.minimize(objective, theta / scale, jac=True, method="L-BFGS-B", options=options).x * scale
 
 
