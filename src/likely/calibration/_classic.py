@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -47,6 +48,7 @@ class _OneVersusRest(Calibrator):
     """
 
     curves_: list[Any]
+    _curve: Callable[..., Any]  # of odds, whether they are of the class, and weights
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
         return super()._fit_rows(rows.thinned() if rows.table.mapped else rows)
@@ -62,9 +64,6 @@ class _OneVersusRest(Calibrator):
         columns = [curve.predict(odds[:, k]) for k, curve in enumerate(self.curves_)]
         probabilities = torch.as_tensor(np.stack(columns, axis=1)).to(logits)
         return (probabilities / probabilities.sum(1, keepdim=True)).log()
-
-    def _curve(self, odds: Array, positive: NDArray[np.bool_], weight: Array) -> Sigmoid | Polygon:
-        raise TypeError("use PlattScaling or IsotonicCalibration")
 
 
 class PlattScaling(_OneVersusRest):

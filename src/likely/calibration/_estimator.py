@@ -111,8 +111,7 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         """Raise an error for folds whose training rows lack what the estimator needs."""
 
     def _features(self, X: Any, fit: bool = False) -> Any:
-        features: Callable[[Any], Any] | None = self.features
-        return None if features is None else features(X)
+        return None if self.features is None else self.features(X)
 
     def _cross_fit(self, X: Any, y: NDArray[Any], weight: Weight, fit_params: dict[str, Any]) -> tuple[Any, ...]:
         """Fit the estimator to all rows; return out-of-fold outputs, with the targets, features and weights there."""
@@ -225,8 +224,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         Returns:
             Array of shape (n,) with labels of ``classes_``.
         """
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     @by_blocks_or_texts()
     def temperature(self, X: Any) -> Array:

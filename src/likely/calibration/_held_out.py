@@ -103,6 +103,7 @@ class CrossFits:
             ties = torch.as_tensor(rows.y).double().cpu().numpy()
             self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=ties))
             self._order = np.argsort(np.concatenate([out for _, out in self.splits]))
+        self._steps: dict[str, Any] = {}
         # Each is computed once for all chains of the same steps.
         self.held_out, self._last_fitted = functools.cache(self._held_out), functools.cache(self._fit_last)
         self._by_fold = functools.cache(self._fit_by_fold)
@@ -118,13 +119,19 @@ class CrossFits:
 
     def losses(self, chain: Chain) -> Array:
         """Return the loss of each row under the chain, by steps that were not fitted on it; there must be folds."""
+        chain = self._known(chain)
         before = self.held_out(chain[:-1])
         parts = [before.at(out).nll(fitted) for fitted, out in self._by_fold(chain)]
         return np.concatenate(parts)[self._order]
 
     def fitted(self, chain: Chain) -> list[Any]:
         """Return the steps, each fitted to the outputs of the chain before it."""
+        chain = self._known(chain)
         return [self._last_fitted(chain[:end]) for end in range(1, len(chain) + 1)]
+
+    def _known(self, chain: Chain) -> Chain:
+        """Return the chain with equal steps made the same."""
+        return tuple(self._steps.setdefault(f"{type(step)} {step.get_params()}", step) for step in chain)
 
     def _fit_last(self, chain: Chain) -> Any:
         return self.held_out(chain[:-1]).fit(chain[-1])

@@ -9,7 +9,7 @@ All zeros is Global Scaling, the point the ridges pull towards. δ, b and W each
 strength maximises the evidence under a penalised-complexity prior. There
 :math:`\lambda_g |\theta_g|^2 = \gamma_g + \text{rate} \sqrt{k_g / \lambda_g}`, with :math:`\gamma_g` of the group's
 :math:`k_g` parameters determined by the data. Few parameters are fitted by Newton's method on the written-out
-Hessian; many by L-BFGS, with a Hessian that is a Kronecker product to precondition it and to count γ.
+Hessian; many by L-BFGS, with its diagonal to precondition the search and to count γ.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _minimise(problem: AffineProblem, theta: Array, ridge: Array, scale: Array, 
         loss, slope = problem.value(phi * scale)
         return loss + 0.5 * float(ridge @ (phi * scale) ** 2), (slope + ridge * phi * scale) * scale
 
-    options = {"maxcor": 10 if problem.size < 1e5 else 2, "maxiter": max_iter, "gtol": 1e-3}
+    options = {"maxiter": max_iter, "gtol": 1e-3}
     return optimize.minimize(objective, theta / scale, jac=True, method="L-BFGS-B", options=options).x * scale
 
 

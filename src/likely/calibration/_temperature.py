@@ -37,7 +37,7 @@ def relative(logits: Tensor, labels: Tensor, inverse: float, u: Tensor) -> tuple
     return nll, first * slope, second * slope.square()
 
 
-def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array, start: int = 2000) -> Inverse:
+def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array) -> Inverse:
     """Return the 1/T of highest likelihood, to about eight digits.
 
     For rows without a single error the likelihood has no maximum. There the probability of an error is taken to be
@@ -68,7 +68,7 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array, start: int =
 
         return logits.total(of_block, stride=stride)
 
-    log_tau, stride = 0.0, max(1, len(logits) // start)  # spread over the rows, which may be sorted
+    log_tau, stride = 0.0, max(1, len(logits) // 2000)  # spread over the rows, which may be sorted
     for step in (stride, 1) if stride > 1 else (1,):
         for _ in range(60):
             _, first, second = sums(log_tau, step)
@@ -201,9 +201,8 @@ class LinearTemperature(_RowTemperature):
 
     def _fit_factor(self, source: Rows, evaluate: Evaluate, weight: Array, ties: Any, informed: bool) -> None:
         if informed or self.penalty != "evidence":
-            penalty, directions = self.penalty, self._directions
             self.solution_ = fit_linear(
-                source, evaluate, rate=RATE, penalty=penalty, sample_weight=weight, directions=directions
+                source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight, directions=self._directions
             )
         else:  # without an error, or without spread, no row differs from the others
             none = np.zeros(source.shape[1])
