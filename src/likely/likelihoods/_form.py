@@ -124,12 +124,12 @@ def functional_form(
 
         general = [p for p in inspect.signature(form).parameters.values() if p.kind is p.KEYWORD_ONLY]
         signature = inspect.Signature([first, second, *keywords, *general])
-        form = wraps(formula)(form)
-        form.__signature__ = signature  # type: ignore[attr-defined]
+        named: Any = wraps(formula)(form)
+        named.__signature__ = signature
         if fused:
             PLAIN[kind] = in_order
-            form.fused = Fused(kind, order, constant)  # type: ignore[attr-defined, arg-type]
-        return form
+            named.fused = Fused(kind, order, constant)  # type: ignore[arg-type]
+        return named
 
     return decorate
 

@@ -65,6 +65,7 @@ class LikelihoodLoss(nn.Module):
     nll: ClassVar[Callable[..., Tensor]]
     family: ClassVar[type[Distribution]]
     beta: float = 0.0
+    __signature__: ClassVar[inspect.Signature]
     _of_classes: ClassVar[bool] = False  # whose NLL is never negative
     _harmless: ClassVar[float] = 0.5  # allowed as prediction and as target
     _fused: ClassVar[Fused | None] = None
