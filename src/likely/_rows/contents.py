@@ -60,7 +60,11 @@ def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
     factors = draw * np.uint64(2) + np.uint64(1)
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
     for rows in row_blocks(*table.shape):
-        bits = mixed(_bits(table[rows]))
+        bits = _bits(table[rows])
+        for shift, factor in ((32, 0x9E3779B97F4A7C15), (29, 0xBF58476D1CE4E5B9)):
+            bits ^= bits >> np.uint64(shift)
+            bits *= np.uint64(factor)
+        bits ^= bits >> np.uint64(32)
         exact[rows], symmetric[rows] = bits @ factors, bits.sum(1, dtype=np.uint64)
     return exact, symmetric
 

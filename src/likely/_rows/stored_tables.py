@@ -11,7 +11,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -255,8 +255,10 @@ def _by_dask(call: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterat
 @contextmanager
 def _naming_scheduler() -> Iterator[None]:
     """Turn the errors of a client whose scheduler is gone into one line with the scheduler's address."""
-    distributed = sys.modules.get("distributed")
-    client = distributed.client._get_global_client() if distributed else None
+    client = None
+    if distributed := sys.modules.get("distributed"):
+        with suppress(ValueError):  # there is no client
+            client = distributed.Client.current()
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # Dask advises to scatter models

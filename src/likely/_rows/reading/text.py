@@ -253,7 +253,7 @@ def mend_columns(frame: pd.DataFrame, delimiter: str, read: Read) -> list[str]:
     the others do; failing these, they are decimal commas unless commas separate the columns.
     """
     styles: dict[str, Style] = {}
-    doubtful, words = [], {}
+    doubtful, words = [name for name in frame.columns if frame[name].isna().all()], {}
     for name in frame.columns[[pd.api.types.is_string_dtype(kind) for kind in frame.dtypes]]:
         # Of whole numbers beyond 2⁶³ pandas leaves gaps as they are written.
         frame[name] = frame[name].mask(frame[name].isin(GAPS | {""}))
@@ -264,7 +264,8 @@ def mend_columns(frame: pd.DataFrame, delimiter: str, read: Read) -> list[str]:
             doubtful.append(name)
     raw = read(usecols=doubtful, keep_default_na=False, na_values=[""]) if doubtful else frame[[]]
     for name in raw.columns:
-        if meant := set(raw[name].dropna().unique()) & GAPS:
+        meant = set(raw[name].dropna().unique()) & GAPS
+        if meant and raw[name].nunique() > 1:  # a single word in all is the way to write a gap
             frame[name], words[name] = raw[name], meant
     known = {style for style in styles.values() if style != "either"}
     decimal = "decimal comma" in known or ("thousands" not in known and delimiter != ",")
