@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import expit, log_softmax, logit
+from scipy.special import expit, log_softmax
 
 from likely.auditing.columns.limits import ColumnLimits
 from likely.auditing.columns.scale import FACTORS, AsinhScale
-from likely.auditing.slips.false_alarms import VARIANTS, by_chance
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets, student_nll
 from pairwise import together
@@ -153,7 +152,7 @@ def test_no_label_is_called_wrong_where_more_than_15_percent_of_such_rows_would_
     np.testing.assert_allclose(right.wrong, p_wrong(1 - rest, verdict.share, 3))
 
 
-@together(("share", "n", "too_many"), [(0.13, 1500, False), (0.16, 1500, True), (0.135, 300, True), (0.1, 300, False)])
+@together(("share", "n", "too_many"), [(0.13, 1500, False), (0.16, 1500, True), (0.135, 300, True), (0.13, 300, False)])
 def test_wrong_labels_are_told_as_long_as_they_are_surely_less_than_15_percent(
     share: float, n: int, too_many: bool
 ) -> None:
@@ -474,22 +473,25 @@ def test_a_target_that_another_unit_mends_is_wrong_unless_chance_explains_it() -
     verdict = judge_targets(mean, u, x, squash=squash)
     plain = verdict.judge(u, mean, verdict.scale)
     possible, scale = ColumnLimits.of(squash.back(u)), verdict.scale
-    gains = np.zeros((3, n))
-    for variant, times in enumerate(VARIANTS):
-        for factor in FACTORS:
-            mended = squash(y * factor * times)
-            fits = (np.abs(mended - mean) < 3 * scale) & (np.abs(mended - u) > 3 * scale) & possible(y * factor)
-            fits &= np.abs(u - mean) > 2 * scale
-            gain = log_t((mended - mean) / scale, verdict.df) - log_t((u - mean) / scale, verdict.df)
-            gain += np.log(slope(squash, y, factor * times)) + possible.nats(y) - possible.nats(y * factor)
-            gains[variant] = np.maximum(gains[variant], np.where(fits, gain, 0.0))
-    assert (gains[0] > 0).sum() >= 6
-    assert (gains[1:] > 0).any()
-    chance = by_chance(gains[0], gains[1:])
-    surely = np.where(chance <= 0.2, -logit(np.minimum(chance, 0.5)), -np.inf)
-    np.testing.assert_allclose(verdict.odds, np.maximum(plain.odds, surely), rtol=1e-9, atol=1e-9)
-    assert (chance[:6] <= 0.2).all()
-    assert (verdict.wrong[:6] > 0.5).all()
+    gains = np.zeros(n)
+    for factor in FACTORS:
+        mended = squash(y * factor)
+        fits = (np.abs(mended - mean) < 3 * scale) & (np.abs(mended - u) > 3 * scale) & possible(y * factor)
+        fits &= np.abs(u - mean) > 2 * scale
+        gain = log_t((mended - mean) / scale, verdict.df) - log_t((u - mean) / scale, verdict.df)
+        gain += np.log(slope(squash, y, factor)) + possible.nats(y) - possible.nats(y * factor)
+        gains = np.maximum(gains, np.where(fits, gain, 0.0))
+    raised = verdict.odds > plain.odds + 1e-9
+    assert (gains[:6] > 4).all()
+    assert (verdict.wrong[:6] > 0.8).all()  # at most a fifth of such rows are false alarms
+    assert (verdict.odds >= plain.odds).all()
+    assert (gains[raised] > 3).all()
+    assert raised.sum() <= 8
+    # Rows that gain more are no less likely to be wrong by that.
+    order = np.flatnonzero(raised)[np.argsort(gains[raised])]
+    assert (np.diff(verdict.odds[order]) >= -1e-9).all() or len(order) < 2
+    # Half a power of ten is no unit, and a row beyond all that another unit would bring near.
+    np.testing.assert_array_equal(verdict.odds[6:9], plain.odds[6:9])
 
 
 def test_errors_are_students_t() -> None:
