@@ -21,7 +21,7 @@ X = wine.data
 detector = LikelihoodDetector(random_state=0).fit(X)
 score, parts = detector.outlier_score(X), detector.explain(X)
 oddest = np.argsort(score)[::-1][:7]
-assert np.allclose(parts.sum(1), score)
+assert np.allclose(parts.sum(axis=1), score)
 
 # %%
 # The darker a cell, the more of the row's score is its column's; the number in it is the value, in

@@ -87,7 +87,7 @@ def test_levels_count_as_with_numpy() -> None:
     views, scores, expected, expected_scores = both(detector, table)
     np.testing.assert_allclose(views, expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(scores, expected_scores, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(detector.explain(frame).sum(1), scores, atol=1e-9)
+    np.testing.assert_allclose(detector.explain(frame).sum(axis=1), scores, atol=1e-9)
 
 
 @needs_library

@@ -119,13 +119,16 @@ def test_frames_with_categories(library: str) -> None:
     scores = detector.outlier_score(X)
     assert np.isfinite(scores).all()
     assert (scores < scores[0]).mean() > 0.9
-    parts = detector.explain(X)
+    explained = detector.explain(X)
+    assert type(explained) is type(X)
+    assert list(explained.columns) == list(X.columns)
+    parts = explained.to_numpy()
     assert parts.shape == (300, 4)
     assert parts[0].argmax() == 2
     # Another library's frame with the same columns is the same table; an unseen level is as odd as a rare one.
     unseen = frame("pandas").assign(kind="emu")
     assert (detector.outlier_score(unseen) > np.median(scores)).all()
-    np.testing.assert_allclose(detector.explain(unseen)[0], parts[0])
+    np.testing.assert_allclose(detector.explain(unseen).iloc[0], parts[0])
 
 
 def test_a_level_that_was_never_seen_is_news() -> None:
