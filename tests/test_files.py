@@ -75,6 +75,18 @@ def test_a_kill_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path):
         assert is_whole(path.read_text())
 
 
+def test_what_a_killed_process_left_is_removed_an_hour_later_and_nothing_else(tmp_path):
+    path = tmp_path / "note.txt"
+    left = [tmp_path / f".note.txt.{sign * 16}.partial" for sign in "ab"]
+    others = [tmp_path / name for name in (".note.txt.partial", ".note.txt.1-mine.partial", "note.txt.new")]
+    for file in (*left, *others):
+        file.write_text("unfinished")
+        os.utime(file, times=(time.time() - 4000,) * 2)
+    left[1].touch()  # its process may be at work
+    write(path, "a")
+    assert set(tmp_path.iterdir()) == {path, left[1], *others}
+
+
 def test_threads_have_files_of_their_own(tmp_path):
     path = tmp_path / "note.txt"
     threads = [threading.Thread(target=write, args=(path, letter)) for letter in "abcdef"]

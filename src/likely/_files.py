@@ -2,14 +2,17 @@
 
 import errno
 import os
+import re
 import secrets
 import stat
+import time
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+_ABANDONED = 3600  # seconds without a write after which an unfinished file is that of a process that is no more
 # Of a write that fails half-way: such errors do not carry the name of the file.
 _NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS") if hasattr(errno, name)}
 
@@ -19,10 +22,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new, empty file in the folder of ``path`` to write to; it takes the place of ``path`` at the end of the block.
 
     A process killed at any time, a full disk or any other error leave the old file whole; a kill leaves a hidden
-    ``.partial`` file beside it. Every call has a file of its own, so that of several processes or threads that write
-    the same ``path`` the last one to finish stays, whole. The new file has the permissions of the old one. If ``path``
-    is a symbolic link the file it points to is replaced; a pipe or a device such as ``/dev/stdout`` is written to as
-    it is. The folder must exist; an error names ``path``.
+    ``.partial`` file beside it, which a call of an hour later removes. Every call has a file of its own, so that of
+    several processes or threads that write the same ``path`` the last one to finish stays, whole. The new file has
+    the permissions of the old one. If ``path`` is a symbolic link the file it points to is replaced; a pipe or a
+    device such as ``/dev/stdout`` is written to as it is. The folder must exist; an error names ``path``.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -40,8 +43,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         return
     with naming(as_given):
         target = Path(os.path.realpath(path))
-        # Hidden, and short enough to leave room for the rest: names may have 255 bytes.
-        beside = target.with_name(f".{target.name[:40]}.{secrets.token_hex(8)}.partial")
+        prefix = (
+            f".{target.name[:40]}."  # hidden, and short enough to leave room for the rest: names may have 255 bytes
+        )
+        _remove_abandoned(target.parent, prefix)
+        beside = target.with_name(f"{prefix}{secrets.token_hex(8)}.partial")
         beside.touch(exist_ok=False)
     try:
         with naming(as_given, beside):
@@ -99,6 +105,15 @@ def _mode(path: Path) -> int | None:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file there is read-only", str(path))
     return mode
+
+
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove what killed processes left unfinished of a file: tables may be large, and kills frequent."""
+    with suppress(OSError):  # a folder that is not there or may not be listed
+        for beside in folder.iterdir():
+            ours = re.fullmatch(re.escape(prefix) + r"[0-9a-f]{16}\.partial", beside.name)
+            if ours and beside.stat().st_mtime < time.time() - _ABANDONED:
+                beside.unlink()
 
 
 @contextmanager
