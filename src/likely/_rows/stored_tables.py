@@ -435,12 +435,13 @@ def _schema(dataset: Any) -> Any:
     schema, first = dataset.schema, next(dataset.get_fragments())
     for fragment in dataset.get_fragments():
         with _naming(fragment.path):
-            own = fragment.physical_schema
-        different = f"{fragment.path} has other columns than {first.path}"
-        if unshared := set(own.names) ^ set(first.physical_schema.names):
-            raise ValueError(f"{different}: {min(unshared)!r} is not there in one of them")
-        try:
-            schema = pa.unify_schemas([schema, own], promote_options="permissive")
-        except pa.ArrowTypeError as error:
-            raise ValueError(f"{different}: {error}") from None
+            own, known = fragment.physical_schema, first.physical_schema
+        for name in () if own.equals(known) else dict.fromkeys([*known.names, *own.names]):
+            kinds = [of_file.field(name).type if name in of_file.names else "not there" for of_file in (own, known)]
+            try:
+                pa.unify_schemas([pa.schema({name: kind}) for kind in kinds], promote_options="permissive")
+            except (TypeError, ValueError):  # they have no type in common, or it is no type
+                difference = f"{name!r} is {kinds[0]}, and {kinds[1]} in {first.path}"
+                raise ValueError(f"{fragment.path} has other columns: {difference}") from None
+        schema = pa.unify_schemas([schema, own], promote_options="permissive")
     return schema
