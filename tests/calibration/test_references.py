@@ -281,7 +281,10 @@ def test_the_isotonic_map_is_the_mean_of_a_tree_of_most_evidence() -> None:
     np.testing.assert_allclose(plain.levels_, np.linspace(0, 1, 1025))
 
 
-@together(("df", "n", "expected"), [(3.0, 400, 3.0), (6.0, 4000, 6.0), (np.inf, 400, None), (3.0, 9, None)])
+@together(
+    ("df", "n", "expected"),
+    [(2.5, 400, 2.5), (3.0, 400, 3.0), (4.0, 900, 4.0), (10.0, 9000, 10.0), (np.inf, 400, None), (3.0, 9, None)],
+)
 def test_tails_are_those_of_a_student_t_where_they_are_worth_a_parameter(
     df: float, n: int, expected: float | None
 ) -> None:
@@ -313,3 +316,25 @@ def test_tails_that_gain_less_than_half_a_logarithm_of_the_rows_are_left_out() -
             taken.append(max(gains) > 0.5 * np.log(62))
             assert (IsotonicScale().fit(np.zeros(62), None, y).tails_ is not None) == taken[-1], far
     assert 2 < sum(taken) < len(taken) - 2
+
+
+def test_forecasts_with_heavy_tails_are_calibrated_at_every_level() -> None:
+    levels = (np.arange(400) + 0.5) / 400
+    y = 2.0 * stats.t(3.0).ppf(levels)
+    fitted = IsotonicScale().fit(np.zeros(400), None, y)
+    assert fitted.tails_ is not None
+    cdf = fitted.distribution(np.zeros(400), None).cdf(torch.tensor(y)).numpy()
+    np.testing.assert_allclose(cdf, levels, atol=0.02)
+    # It is the tails that do this, not the map.
+    base = fitted.distribution(np.zeros(1), None).base
+    assert base.scale.item() == pytest.approx(fitted.global_scale_ * fitted.tails_.scale)
+    assert base.scale.item() == pytest.approx(2.0, rel=0.05)
+    few = y[::8]
+    light = IsotonicScale().fit(np.zeros(50), None, few, sample_weight=np.where(np.abs(few) < 4, 1.0, 1e-6))
+    assert light.tails_ is None  # rows without weight have no tails
+
+
+def test_light_but_not_normal_tails_have_twenty_degrees_of_freedom_at_most() -> None:
+    levels = (np.arange(20_000) + 0.5) / 20_000
+    fitted = IsotonicScale().fit(np.zeros(20_000), None, stats.t(20.0).ppf(levels))
+    assert fitted.tails_.df == 20
