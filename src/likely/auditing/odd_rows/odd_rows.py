@@ -18,7 +18,7 @@ from likely.auditing.expected_values.additive_model import RARE, Pattern, surpri
 from likely.auditing.expected_values.similar_rows import Neighbours, Usual
 from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import Identity, held
-from likely.auditing.odd_rows.slips import MAX_SWAPPED_ALONE, SLIPPED, Change, SlipSearch
+from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
 from likely.auditing.results.finding import Explained, Finding, Reason, Suspect, worst_first
 from likely.auditing.results.spread import Spread, Weighted
 from likely.outliers import ScatterDetector
@@ -262,7 +262,7 @@ class RowWords:
         """Explain some rows that break the pattern so surely."""
         z, limit = self.table.points(rows), self._ordinary()
         judged = self.search.pattern.judge(z, rows)
-        self.search.look(rows, z, judged, MAX_SWAPPED_ALONE)
+        self.search.look(rows, z, judged, placebos=False)
         explained = list[Explained]()
         for at, row in enumerate(rows.tolist()):
             nats, change = judged.nats[at], self.search.best(row, z[at], judged.of_row(at))

@@ -67,7 +67,7 @@ class LabelVerdict:
         return np.where((self.wrong > 0.5) & (guess != self.y), guess, -1)
 
     @property
-    def scores(self) -> dict[str, Array]:
+    def scores(self) -> dict[str, Any]:
         """What is written of every row."""
         of_all = {"label_wrong": self.wrong, "label_nll": self.nll, "temperature": self.temperature}
         return of_all | {"suggested": self.suggested}

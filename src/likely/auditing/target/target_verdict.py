@@ -14,7 +14,7 @@ from likely._solvers.reweighting import settled_variance
 from likely._typing import Array, Mask
 from likely.auditing.columns.limits import ColumnLimits
 from likely.auditing.columns.scale import FACTORS, AsinhScale
-from likely.auditing.odd_rows.slips import by_chance
+from likely.auditing.odd_rows.slips import VARIANTS, by_chance
 from likely.auditing.target.held_out import fold_out, predictable_targets
 from likely.auditing.target.label_verdict import LEAST
 from likely.calibration import LinearScale
@@ -147,14 +147,17 @@ class TargetVerdict:
 
     def with_slips(self) -> TargetVerdict:
         """The verdict where targets that gain more by another unit or sign than chance explains are wrong."""
+        gains = np.zeros((len(VARIANTS), len(self.u)))
         y, off = self.squash.back(self.u), np.abs(self.u - self.mean) > _OFF * self.scale
-        gains, possible = np.zeros(len(y)), ColumnLimits.of(y)
+        possible = ColumnLimits.of(y)
         before = self.nll + possible.nats(y)
-        for factor in FACTORS:
-            after, moved, near = self._mended(self.u, self.mean, self.scale, factor)
-            gain = before + after - possible.nats(y * factor)
-            gains = np.maximum(gains, np.where(off & moved & near & possible(y * factor), gain, 0.0))
-        chance = by_chance(gains)
+        for variant, times in enumerate(VARIANTS):
+            for factor in FACTORS:
+                after, moved, near = self._mended(self.u, self.mean, self.scale, factor * times)
+                fits = off & moved & near & possible(y * factor)
+                gain = before + after - possible.nats(y * factor)
+                gains[variant] = np.maximum(gains[variant], np.where(fits, gain, 0.0))
+        chance = by_chance(gains[0], gains[1:])
         surely = -logit(np.clip(chance, 1e-300, 1 - 1e-12))
         return replace(self, odds=np.where(chance <= _SLIPPED, np.maximum(self.odds, surely), self.odds))
 
