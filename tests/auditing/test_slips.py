@@ -11,8 +11,8 @@ import pytest
 import likely
 from likely.auditing.columns.kinds import read_columns
 from likely.auditing.odd_rows.odd_rows import odd_rows
+from likely.auditing.odd_rows.slips import by_chance
 from likely.auditing.results.finding import Finding
-from likely.auditing.slips.false_alarms import by_chance
 
 
 def incomes(rng: np.random.Generator, rows: int = 1000) -> pd.DataFrame:

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, log_softmax
 
-from likely.auditing.columns.limits import ColumnLimits
-from likely.auditing.columns.scale import FACTORS, AsinhScale
+from likely.auditing.columns.scale import FACTORS, AsinhScale, ColumnLimits
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets, student_nll
 from pairwise import together

@@ -168,10 +168,10 @@ class WrongTargetCheck(RowCheck):
         names = ("label_wrong", "label_nll", "temperature") if labels else ("target_wrong", "target_nll", "expected")
         written = {name: part[name] for name in names}
         if not labels:
-            return Judged(part["target_wrong"] > 0.5, part["odds"], written)
+            return Judged(part["target_wrong"] > 0.5, part["target_nll"], written)
         classes = np.array([*self.fitted.classes, ""], dtype=object)
         written["suggested"] = pd.Series(classes[part["suggested"]], dtype=str)
-        return Judged(part["suggested"] >= 0, part["odds"], written)
+        return Judged(part["suggested"] >= 0, part["label_nll"], written)
 
     def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
         finding = self.fitted.tell(told, count, self.sample.rows)

@@ -21,7 +21,7 @@ from likely.auditing.odd_rows.odd_rows import odd_rows
 from likely.auditing.results.audit import Audit, Progress
 from likely.auditing.results.finding import Finding
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
-from likely.auditing.target.wrong_labels import wrong_labels
+from likely.auditing.target.wrong_targets import wrong_labels
 from likely.metrics import brier_score, expected_calibration_error, negative_log_likelihood
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for

@@ -26,12 +26,12 @@ from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import Columns, read_columns
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
+from likely.auditing.odd_rows.one_cause_per_row import one_entry_per_row
 from likely.auditing.outputs import audit_logits
 from likely.auditing.results.accepted import Accepted, RowNames
 from likely.auditing.results.audit import Audit, Compare, LongAudit, Progress
 from likely.auditing.results.finding import Finding
 from likely.auditing.sample import Sample, Told
-from likely.auditing.slips.one_cause_per_row import one_entry_per_row
 
 Earlier = str | os.PathLike[str] | Mapping[str, Any]
 TASKS = ("auto", "classification", "regression")

@@ -9,7 +9,6 @@ import numpy as np
 
 from likely._typing import Array, Mask, Places
 from likely.auditing.expected_values.similar_rows import Neighbours
-from likely.auditing.expected_values.tails import ColumnTails
 
 # Judged by the benchmark of slips (20 tables): without modes there are twice as many false alarms.
 _FOLDS = 4
@@ -23,6 +22,12 @@ _PIECES = 20  # most pieces of the piecewise linear function of a column
 _MOST = 400  # basis functions in all, about
 _EACH = 8  # least number of rows per basis function
 _RIDGE, _ROWS = 1e-4, 1.0  # added to the diagonal: a share of the number of rows, and a number of rows
+RARE = 3.0  # nats from which a value is rare: one in twenty has more
+_BEYOND = 0.05  # share of the rows in a tail
+_THINNEST = 0.3  # the least scale of a tail
+_LIGHTEST, _HEAVIEST = 1e-6, 0.5  # limits of the shape: exponential, and infinite variance
+_FEWEST = 10  # least number of deviations to which a tail is fitted
+_PRIOR = 2000  # weight, in rows, of the prior that a tail is exponential
 
 
 class Judged(NamedTuple):
@@ -121,6 +126,66 @@ class AdditiveModel:
         return expected, np.where(np.isnan(wanted), 0.0, far)
 
 
+class Tails(NamedTuple):
+    """Generalised Pareto tails of columns, beyond the 95% quantiles of their deviations on either side.
+
+    How rare a deviation is depends on its sign. A missing value, and the mode of a column, deviate by nothing.
+
+    >>> rng, modes = np.random.default_rng(0), np.full(3, np.nan)
+    >>> z = np.column_stack([rng.normal(size=5000), rng.standard_t(2, size=5000), rng.exponential(size=5000)])
+    >>> tails, some = Tails.of(z, z, [False] * 3, modes), np.array([[7.0, 7.0, 7.0], [0.0, -7.0, -7.0]])
+    >>> tails.nats(some, some).round().astype(int).tolist()
+    [[15, 5, 7], [0, 5, 25]]
+    """
+
+    modes: Array  # NaN where a column has none
+    share: Array  # of the rows that deviate at all, by column
+    start: Array  # these by side, below and above, and column
+    scale: Array
+    shape: Array
+
+    @classmethod
+    def of(cls, deviations: Array, z: Array, words: list[bool], modes: Array) -> Self:
+        """Fit them to the deviations of numbers that are there and are not the mode."""
+        seen = ~np.isnan(z) & (z != modes)
+        share = np.where(np.isnan(modes), 1.0, np.maximum(seen.mean(0), 1 / (len(z) + 1)))
+        columns = list(zip(deviations.T, seen.T, words, strict=True))
+        fits = [[_tail(sign * far[there], word) for far, there, word in columns] for sign in (-1, 1)]
+        return cls(modes, share, *np.moveaxis(np.array(fits), 2, 0))
+
+    def nats(self, deviations: Array, z: Array) -> Array:
+        """Minus the log of the share of rows that deviate as much on the same side; zero of categories."""
+        nats = self.of_columns(deviations, np.arange(z.shape[1]))
+        return np.where(np.isnan(z) | (z == self.modes), 0.0, nats)
+
+    def of_columns(self, deviations: Array, columns: Places | int) -> Array:
+        """The same of deviations that are there, of some columns."""
+        side, size = (deviations > 0).astype(np.intp), np.abs(deviations)
+        start, scale, shape = (part[side, columns] for part in (self.start, self.scale, self.shape))
+        beyond = np.log1p(shape * np.maximum(size - start, 0) / scale) / shape
+        return np.asarray(beyond - np.log(_BEYOND) * np.minimum(size / start, 1) - np.log(self.share[columns]))
+
+
+def _tail(deviations: Array, word: bool) -> tuple[float, float, float]:
+    """Start, scale and shape of the upper tail, by three quantiles, which a few outliers do not move."""
+    if word:
+        return np.inf, 1.0, _LIGHTEST
+    if len(deviations) < _FEWEST:  # too few to estimate how rare larger ones are
+        return 0.5, np.inf, _LIGHTEST
+    start, middle, far = np.quantile(deviations, [1 - _BEYOND / part for part in (1, 2, 4)]).tolist()
+    near, next_one = middle - start, far - middle
+    known = len(deviations) / (len(deviations) + _PRIOR)
+    # Each half of the tail is wider than the one before if it is heavier than an exponential.
+    shape = known * min(float(np.log2(next_one / near)), _HEAVIEST) if next_one > near > 0 else 0.0
+    shape = max(shape, _LIGHTEST)
+    return max(start, 0.5), max(near * shape / (2**shape - 1), _THINNEST), shape
+
+
+def surprise(nats: Array) -> Array:
+    """How surprising each row is: the nats by which its values exceed ``RARE``, summed over columns."""
+    return np.asarray(np.maximum(nats - RARE, 0).sum(-1))
+
+
 @dataclass(frozen=True)
 class Pattern:
     """An additive model of every column by all others, fitted to other rows, with the tails of what it leaves.
@@ -143,10 +208,10 @@ class Pattern:
 
     model: AdditiveModel
     fold: Places  # for each row of the table, the place of the fit without it
-    tails: ColumnTails  # of the deviations from predictions
+    tails: Tails  # of the deviations from predictions
     rates: dict[int, tuple[Array, Array]]  # for each level: probabilities, and its frequency where it is no likelier
     centres: Array
-    margins: ColumnTails  # of the deviations from the centres of columns
+    margins: Tails  # of the deviations from the centres of columns
 
     @classmethod
     def of(cls, table: Neighbours, first: Mask | None = None) -> Self:
@@ -164,8 +229,8 @@ class Pattern:
             if words[j]
         }
         centres = np.array([_median(column[column != mode]) for column, mode in zip(z.T, modes, strict=True)])
-        tails = ColumnTails.of(far[:, model.first], z, words, modes)
-        return cls(model, fold, tails, rates, centres, ColumnTails.of(z - centres, z, words, modes))
+        tails = Tails.of(far[:, model.first], z, words, modes)
+        return cls(model, fold, tails, rates, centres, Tails.of(z - centres, z, words, modes))
 
     @property
     def whole(self) -> int:
@@ -228,9 +293,8 @@ def _mode(column: Array) -> float:
 
 def _predicted(basis: Array, coefficients: Array, fold: Places) -> Array:
     """Predict each row by the fit without it."""
-    most = int(np.bincount(fold).argmax())  # of a long table: the fit to the whole sample, and no row need be copied
-    predictions = basis @ coefficients[most]
-    for k in np.unique(fold[fold != most]):
+    predictions = np.empty((len(basis), coefficients.shape[2]))
+    for k in np.unique(fold):
         predictions[fold == k] = basis[fold == k] @ coefficients[k]
     return predictions
 
@@ -249,14 +313,7 @@ def _indicators(codes: Array) -> Array:
     return np.where(np.isnan(codes)[:, None], np.nan, there)
 
 
-def _regress(
-    basis: Array,
-    wanted: Array,
-    of: Places,
-    owner: Places,
-    fold: Places,
-    ridge: float = _RIDGE,
-) -> Array:
+def _regress(basis: Array, wanted: Array, of: Places, owner: Places, fold: Places, ridge: float = _RIDGE) -> Array:
     """Ridge regression of columns on the functions of all other columns, without each fold, and on all rows."""
     folds = int(fold.max()) + 1
     grams = [(basis[fold == k].T @ basis[fold == k], basis[fold == k].T @ wanted[fold == k]) for k in range(folds)]

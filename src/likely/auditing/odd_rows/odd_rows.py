@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -13,15 +14,13 @@ from likely._page import Table
 from likely._typing import Array, Index, Mask, Places
 from likely.auditing.columns.kinds import MODELLED, Columns
 from likely.auditing.columns.scale import AsinhScale
-from likely.auditing.expected_values.additive_model import Pattern
-from likely.auditing.expected_values.similar_rows import Neighbours
-from likely.auditing.expected_values.tails import RARE
+from likely.auditing.expected_values.additive_model import RARE, Pattern, surprise
+from likely.auditing.expected_values.similar_rows import Neighbours, Usual
 from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import Identity, held
-from likely.auditing.odd_rows.wording import RowWords
-from likely.auditing.results.finding import Explained, Finding, Suspect, worst_first
+from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
+from likely.auditing.results.finding import Explained, Finding, Reason, Suspect, worst_first
 from likely.auditing.results.spread import Spread, Weighted
-from likely.auditing.slips.search import SLIPPED, SlipSearch
 from likely.outliers import ScatterDetector
 from likely.outliers.threshold import false_alarms
 
@@ -33,7 +32,13 @@ _FEWEST = 10  # rows
 _DISCRETE = 20  # values of a column of numbers that is discrete
 _CHUNK = 20_000
 _UNITS = 10_000  # rows that tell the units of numbers
-_NEAR = 0.75  # of the rows are ordinary anyway
+_SURE = 0.98  # the certainty of being odd from which a value may be called wrong
+_BROKEN = 0.8  # the certainty from which a row is said to break the pattern
+_ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
+_PART = 0.2  # of the surprise of its rarest value may be left in a row that one change is said to mend
+_REASONS = 5
+_OUT = 2.0  # usual deviations: a value nearer than that is not far out
+_OFF = 0.1  # of the range of other values: a value further out than that stands for something, and is no number
 Scores = dict[str, Array]
 
 
@@ -61,8 +66,8 @@ class OddRows:
     are those of the sample: models that have not seen a row judge it.
     """
 
-    units: dict[str, AsinhScale]
-    scatters: list[_Scatter]
+    units: dict[str, AsinhScale] | None
+    scatters: list[ScatterDetector]
     scores: Scores
     values: _RareValues | None = None
 
@@ -82,10 +87,11 @@ class OddRows:
         if not names or len(columns.typed) < _FEWEST:
             return None
         table = columns.typed[names]
-        units = _units_of(table) if named else {}
+        units = _units_of(table) if named else None
         scaled = _scaled(table, units)
+        fitted = scaled if first is None else scaled[first]
         blocks = [names[start : start + _WIDE] for start in range(0, len(names), _WIDE)]
-        scatters = [_Scatter.fit(scaled[block], first) for block in blocks]
+        scatters = [ScatterDetector().fit(fitted[block]) for block in blocks]
         scores = {"row_scale": _row_scale(scatters, scaled)}
         if not named or len(names) > _WIDE:
             return cls(units, scatters, scores)
@@ -143,7 +149,11 @@ class OddRows:
             "Rows that do not fit the rest",
             _summary(count, wrong, rows) if count else "No row is further out than chance explains.",
             scores={"row_scale": scale, "row_odd": sure},
-            numbers={"rows": count, "wrong": wrong, "columns": sum(len(scatter.names) for scatter in self.scatters)},
+            numbers={
+                "rows": count,
+                "wrong": wrong,
+                "columns": sum(scatter.n_features_in_ for scatter in self.scatters),
+            },
             tables=_blamed(ranked["suspects"]),
             **ranked,
         )
@@ -232,58 +242,124 @@ class _RareValues(NamedTuple):
         return lambda rows: words.explain(at[rows], broken[rows])
 
 
-class _Scatter(NamedTuple):
-    """σ² of every row under one covariance, with what a common value can add to it held back.
+@dataclass(frozen=True)
+class RowWords:
+    """Explains odd rows.
 
-    Under a normal, a flag that one row in twenty carries is four deviations off: each of those rows would be odd. A
-    value that a share p of the rows has may add -2 log p.
+    A value is called wrong if changing it alone makes its row ordinary, and it lies apart from what similar rows have.
+    How far off it is was judged by the tail of such deviations, so the extreme of a heavy tail is not called wrong. A
+    row that is odd in many columns together is odd, and may be right.
     """
 
-    names: list[str]
-    detector: ScatterDetector
-    limits: dict[str, pd.Series[float]]  # what each value of a discrete column may add
-    near: float
+    search: SlipSearch
 
-    @classmethod
-    def fit(cls, table: pd.DataFrame, first: Mask | None) -> Self:
-        detector = ScatterDetector().fit(table if first is None else table[first])
-        numbers = table.select_dtypes("number")
-        few = [str(name) for name in numbers if numbers[name].nunique(dropna=False) <= _DISCRETE]
-        limits = {name: -2 * np.log(table[name].value_counts(normalize=True)) for name in few}
-        near = float(np.quantile(np.square(detector.scale(table)), _NEAR))
-        return cls(list(table.columns), detector, limits, near)
+    @property
+    def table(self) -> Neighbours:
+        """The rows, and the sample that they are compared with."""
+        return self.search.table
 
-    def squares(self, table: pd.DataFrame) -> Array:
-        """σ² of rows."""
-        table = table[self.names]
-        squares = np.square(self.detector.scale(table))
-        far = np.flatnonzero(squares > self.near) if self.limits else np.zeros(0, np.int64)
-        for start in range(0, len(far), _CHUNK):
-            rows = far[start : start + _CHUNK]
-            part = table.iloc[rows]
-            push = np.asarray(self.detector.explain(part))
-            most = np.full(part.shape, np.inf)
-            for name, limits in self.limits.items():
-                most[:, self.names.index(name)] = part[name].map(limits).fillna(np.inf)
-            held_back = np.minimum(push, most)
-            squares[rows] *= (self.detector.df + held_back.sum(1)) / (self.detector.df + push.sum(1))
-        return np.asarray(squares)
+    def explain(self, rows: Index, certainty: Array) -> list[Explained]:
+        """Explain some rows that break the pattern so surely."""
+        z, limit = self.table.points(rows), self._ordinary()
+        judged = self.search.pattern.judge(z, rows)
+        self.search.look(rows, z, judged, placebos=False)
+        explained = list[Explained]()
+        for at, row in enumerate(rows.tolist()):
+            nats, change = judged.nats[at], self.search.best(row, z[at], judged.of_row(at))
+            order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
+            reasons, apart = self._reasons(row, change, nats, order[:_REASONS])
+            headline, group = self._far_out(row, z[at]), ""
+            if certainty[at] >= _BROKEN or change.hint:
+                mended = change.hint or change.left <= max(limit, _PART * nats.max())
+                combined = not mended and (nats > RARE).sum() > 2
+                headline, group = self._combination(order) if combined else self._headline(row, change)
+            wrong = bool(certainty[at] >= _SURE and change.left <= limit and apart)
+            explained.append(Explained(headline, reasons, float(np.sqrt(2 * nats.max())), wrong, group))
+        often = Counter(row.group for row in explained)
+        return [row if often[row.group] > 1 else row._replace(group="") for row in explained]
+
+    def _ordinary(self) -> float:
+        """How surprising an ordinary row may be, in nats."""
+        rows = self.table.sample
+        return float(np.quantile(surprise(self.search.pattern.judge(self.table.points(rows), rows).nats), _ORDINARY))
+
+    def _combination(self, order: list[int]) -> tuple[str, str]:
+        worst = [self.table.names[j] for j in order[:3]]
+        return f"{worst[0]}, {worst[1]} and {worst[2]} are an odd combination", ""
+
+    def _headline(self, row: int, change: Change) -> tuple[str, str]:
+        """The headline of a row that breaks the pattern, and the group that it may share with others."""
+        table, j = self.table, change.column
+        name, usual = table.names[j], table.usual(row, table.names[j])
+        if change.swapped >= 0:
+            pair = f"{name} and {table.names[change.swapped]} look swapped"
+            return pair, pair
+        value = f"{name} = {table.shown(row, name)}"
+        beside = f", where similar rows have {usual}" if usual is not None else ""
+        if isinstance(usual, Usual) and usual.low <= table.values[j][row] <= usual.high and len(table.names) > 1:
+            other = table.names[int(table.weights[j].argmax())]
+            beside = f" does not match {other} = {table.shown(row, other)}"
+        if change.hint:
+            return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
+        return f"{value}{beside}", f"{value}, unlike similar rows" if self._sentinel(row, j) else ""
+
+    def _sentinel(self, row: int, j: int) -> bool:
+        """Whether a number is isolated in its column, so that all rows with it share one problem."""
+        value, column = self.table.values[j][row], self.table.values[j][self.table.sample]
+        others = column[(column != value) & ~np.isnan(column)]
+        if self.table.units[j] is None or not len(others):
+            return False
+        low, high = np.quantile(others, [0.01, 0.99])
+        return not low - _OFF * (high - low) <= value <= high + _OFF * (high - low)
+
+    def _far_out(self, row: int, z: Array) -> str:
+        """The headline of a row that is extreme, but consistent with the others."""
+        out = np.nan_to_num(np.where([unit is None for unit in self.table.units], 0.0, np.abs(z)))
+        first, *others = np.argsort(-out, kind="stable")[:2]
+        names = [self.table.names[j] for j in (first, *others) if j == first or out[j] >= _OUT]
+        return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": extreme, but consistent"
+
+    def _reasons(self, row: int, change: Change, nats: Array, order: list[int]) -> tuple[list[Reason], bool]:
+        """The values to blame beside those of similar rows, and whether the first is unlike all of these."""
+        blamed = [j for j in order if nats[j] > RARE or j == change.column]
+        # One wrong value makes others look wrong: its share is the part that changing it removes.
+        mended = float(np.clip(1 - change.left / max(float(surprise(nats)), 1e-300), 0, 1))
+        shares = (1 - mended) * np.square(nats[blamed]) / max(float(np.square(nats[blamed]).sum()), 1e-300)
+        shares[0] += mended
+        cells = self.table.compare([row], [self.table.names[j] for j in blamed])[0]
+        reasons = [
+            Reason(cell.column, cell.value, f"similar rows have {cell.usual}" if cell.usual else "", float(share))
+            for cell, share in zip(cells, shares, strict=True)
+        ]
+        return reasons, cells[0].unusual or change.swapped >= 0
 
 
-def _row_scale(scatters: list[_Scatter], scaled: pd.DataFrame) -> Array:
+def _row_scale(scatters: list[ScatterDetector], scaled: pd.DataFrame) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds values up to see whether one is infinite
-        return np.asarray(np.sqrt(np.mean([scatter.squares(scaled) for scatter in scatters], axis=0)))
+        squares = [np.square(scatter.scale(scaled[scatter.feature_names_in_])) for scatter in scatters]
+        return np.asarray(np.sqrt(np.mean(squares, axis=0)))
 
 
 def _units_of(table: pd.DataFrame) -> dict[str, AsinhScale]:
-    """The scales of numbers: an extreme of a heavy tail is no further out than others."""
+    """The scales of numbers that are not discrete: an extreme of a heavy tail is no further out than others."""
     some = table.select_dtypes("number").iloc[:: -(-len(table) // _UNITS)]
-    return {str(name): AsinhScale.of(some[name].to_numpy(), by_tails=True) for name in some}
+    return {
+        str(name): AsinhScale.of(some[name].to_numpy(), by_tails=True)
+        for name in some
+        if table[name].nunique() > _DISCRETE
+    }
 
 
-def _scaled(table: pd.DataFrame, units: Mapping[str, AsinhScale]) -> pd.DataFrame:
-    columns = {name: table[name].to_numpy() for name in table.columns}
-    return pd.DataFrame({name: units[name](values) if name in units else values for name, values in columns.items()})
+def _scaled(table: pd.DataFrame, units: Mapping[str, AsinhScale] | None) -> pd.DataFrame:
+    """Numbers on their scales, and discrete ones as levels: under a normal, each row with a rare flag would be odd."""
+    if units is None:
+        return table
+    columns = {
+        name: column.where(column.isna(), column.astype(str)) for name, column in table.items() if name not in units
+    }
+    return pd.DataFrame(
+        {name: units[name](table[name].to_numpy()) if name in units else columns[name].to_numpy() for name in table}
+    )
 
 
 def _summary(count: int, wrong: int, rows: int) -> str:

@@ -80,7 +80,8 @@ def classify(
             fitted = models if len(y) > FITTED else fitted + models  # of so many rows those of a fold learn enough
             progress((number + done / held_out.FOLDS) / deals)
         if number + 1 < deals:
-            weight = np.maximum(1 - judge_labels(_bounded_logs(total), y, None, seed).wrong, _DOUBTED)
+            wrong = judge_labels(_bounded_logs(total), y, None, seed).wrong
+            weight = np.maximum(1 - np.nan_to_num(wrong), _DOUBTED)  # nothing speaks against what is not judged
     return LabelForecast(_bounded_logs(total), lambda rows: _bounded_logs(_mean_probabilities(fitted, rows, classes)))
 
 

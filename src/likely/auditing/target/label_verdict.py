@@ -33,9 +33,10 @@ _GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature e
 class LabelVerdict:
     """For every row its label, the calibrated log-probabilities, the temperature, and P(label is wrong).
 
-    ``share`` is the share of wrong labels, zero where uncertainty alone explains the labels as well; ``too_many`` says
-    that so many labels differ from predictions that wrong ones cannot be told from uncertain ones; ``predictable``,
-    whether labels, and each class, can be predicted at all. In both cases none is called wrong.
+    ``wrong`` is NaN where a label is not judged: that is neither right nor wrong. ``share`` is the share of wrong
+    labels, zero where uncertainty alone explains the labels as well; ``too_many`` says that so many labels differ from
+    predictions that wrong ones cannot be told from uncertain ones; ``predictable``, whether labels, and each class, can
+    be predicted at all. In both cases none is called wrong.
     """
 
     ROWS = ("y", "log_p", "temperature", "wrong")
@@ -66,17 +67,10 @@ class LabelVerdict:
         return np.where((self.wrong > 0.5) & (guess != self.y), guess, -1)
 
     @property
-    def scores(self) -> dict[str, Array]:
+    def scores(self) -> dict[str, Any]:
         """What is written of every row."""
-        judged = self.predictable.classes[self.y] & self.judged
-        wrong = np.where(judged, self.wrong, np.nan)
-        return {"label_wrong": wrong, "label_nll": self.nll, "temperature": self.temperature}
-
-    @property
-    def marks(self) -> dict[str, Array]:
-        """What else is kept of the rows of a block: the class that is suggested, and by what rows rank."""
-        suggested = self.suggested
-        return {"suggested": suggested, "odds": np.where(suggested >= 0, self.nll, -np.inf)}
+        of_all = {"label_wrong": self.wrong, "label_nll": self.nll, "temperature": self.temperature}
+        return of_all | {"suggested": self.suggested}
 
     def expected(self, rows: Places) -> Array:
         """The probabilities of the labels as they are given, the wrong ones included."""
@@ -91,7 +85,8 @@ class LabelVerdict:
     def judge_calibrated(self, log_p: Array, temperature: Array, y: Places) -> LabelVerdict:
         """The verdict by calibrated probabilities; no row is accused where too many labels of its like would be."""
         classes, share = log_p.shape[1], max(self.share, LEAST)
-        wrong = _posterior(np.exp(at_labels(log_p, y)), share, classes) * (self.judged & self.predictable.classes[y])
+        judged = self.judged & self.predictable.classes[y]
+        wrong = np.where(judged, _posterior(np.exp(at_labels(log_p, y)), share, classes), np.nan)
         named = np.flatnonzero(wrong > 0.5)
         q = np.exp(log_p[named])
         accused = (_given(q, self.share, classes) * (_posterior(q, share, classes) > 0.5)).sum(1)
@@ -121,7 +116,7 @@ def judge_labels(
 
     A plateau of 70% right labels is also one of labels that are hard to predict. So P(wrong) stays at a half or below
     where more than 15% of the labels of rows like this one would be called wrong; and everywhere, if ε is above zero
-    but not surely below 15%, or predictions differ from 20% of the labels. It is zero where labels, or a class, cannot
+    but not surely below 15%, or predictions differ from 20% of the labels. It is NaN where labels, or a class, cannot
     be predicted at all.
 
     >>> rng = np.random.default_rng(0)
@@ -139,7 +134,8 @@ def judge_labels(
     if not predictable.labels:
         shares = np.log((np.bincount(y, minlength=classes) + 0.5) / (n + 0.5 * classes))
         log_p = np.tile(shares, (n, 1))
-        return LabelVerdict(y, log_p, np.ones(n), np.zeros(n), 0.0, predictable, False, lambda rows: np.ones(len(rows)))
+        unknown = np.full(n, np.nan)
+        return LabelVerdict(y, log_p, np.ones(n), unknown, 0.0, predictable, False, lambda rows: np.ones(len(rows)))
     common, share = _common(z, y, seed)
     log_p = log_softmax(z.astype(np.float64) / common, axis=1)
     right = 1 - _posterior(np.exp(at_labels(log_p, y)), share, classes)
@@ -154,7 +150,7 @@ def judge_labels(
         share = float(_posterior(q, share, classes).mean())
     differ = float((log_p.argmax(1) != y).mean())
     too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
-    verdict = LabelVerdict(y, log_p, temperature, np.zeros(n), share, predictable, too_many, cool)
+    verdict = LabelVerdict(y, log_p, temperature, np.full(n, np.nan), share, predictable, too_many, cool)
     return verdict.judge_calibrated(log_p, temperature, y)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,16 +21,16 @@ from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import confirmed
 from likely.auditing.results.finding import Finding
 from likely.auditing.sample import Sample, Told
-from likely.auditing.target.counterfactuals import Swap, deviation_by_gaps, fillings, swaps
 from likely.auditing.target.forecasts import WIDE, LabelForecast, TargetForecast, classify, regress
 from likely.auditing.target.held_out import FITTED
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets
-from likely.auditing.target.wrong_labels import spread_out, wrong_labels
-from likely.auditing.target.wrong_targets import wrong_targets
+from likely.auditing.target.wrong_targets import Change, spread_scores, swaps, wrong_labels, wrong_targets
 
 _CLASSES = 100  # more are no classification
 _FEWEST = 20  # rows with a target that a model can be fitted to
+_FILLINGS = 12  # copies of a row with different values in its gaps
+_DONORS = 20_000  # rows that gaps are filled from, at most
 
 
 class TargetCheck(ABC):
@@ -69,15 +70,25 @@ class TargetCheck(ABC):
         """The verdict on rows outside the sample."""
 
     @abstractmethod
-    def finding(self, verdict: Any, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
-        """What is told of ``rows``, of ``n`` rows that are told of; ``at`` are their places in the sample."""
+    def finding(self, verdict: Any, rows: Index, typed: pd.DataFrame, of_all: tuple[int, int] | None) -> Finding:
+        """What is told of ``rows`` of a table."""
 
-    @abstractmethod
     def leaks(self) -> Finding:
         """The columns that tell the target by themselves."""
+        labels, judged = isinstance(self, LabelCheck), getattr(self.verdict, self.verdict.ROWS[0]).astype(np.float64)
+        return leaking_columns(self.columns, self.target, judged, self.rows, labels=labels, sums=self.sums)
 
-    def judge(self, frame: pd.DataFrame, typed: pd.DataFrame, places: Index) -> tuple[Any, Index, Index]:
-        """The verdict on the rows that have a target, these rows, and their places in the sample's verdict, or -1."""
+    def filled(self, rows: pd.DataFrame, sample: pd.DataFrame, predict: Callable[[pd.DataFrame], Array]) -> Array:
+        """Predictions of several copies of rows, in which every gap holds the value of a random row of the sample."""
+        donors = sample.iloc[:: max(1, len(sample) // _DONORS)].ffill().bfill()
+        predictions = []
+        for random in np.random.RandomState(self.seed).randint(2**31, size=_FILLINGS):
+            others = donors.sample(len(rows), replace=True, random_state=random).set_axis(rows.index)
+            predictions.append(predict(rows.where(rows.notna(), others)))
+        return np.array(predictions)
+
+    def judge(self, frame: pd.DataFrame, typed: pd.DataFrame, places: Index) -> tuple[Any, Index]:
+        """The verdict on the rows that have a target, and these rows."""
         given, there = self.given(frame[self.target])
         rows = np.flatnonzero(there)
         of_sample = np.full(len(self.columns.typed) + 1, -1)
@@ -89,21 +100,16 @@ class TargetCheck(ABC):
             judged = self.judge_new(typed.iloc[rows[new]], given[rows[new]])
             for name, values in arrays.items():
                 values[new] = getattr(judged, name)
-        return replace(self.verdict, **arrays), rows, at
+        return replace(self.verdict, **arrays), rows
 
     def score(self, block: pd.DataFrame, typed: pd.DataFrame, places: Index) -> dict[str, Any]:
-        """The scores of the rows of a block, and the odds by which they rank."""
-        verdict, rows, _ = self.judge(block, typed, places)
-        scores = verdict.scores | verdict.marks
-        elsewhere = {"odds": -np.inf, "target_wrong": 0.0, "suggested": -1}
-        return {
-            name: spread_out(values, rows, len(block), elsewhere.get(name, np.nan)) for name, values in scores.items()
-        }
+        """The scores of the rows of a block."""
+        return spread_scores(*self.judge(block, typed, places), len(block))
 
     def tell(self, told: Told, count: int | None = None, rows: int = 0) -> Finding:
         """The finding about the sample and further rows; ``count`` of all ``rows`` are wrong, if there are more."""
-        verdict, own, at = self.judge(told.columns.typed, told.columns.typed, told.places)
-        return self.finding(verdict, own, at, len(told.frame), None if count is None else (count, rows))
+        typed = told.columns.typed
+        return self.finding(*self.judge(typed, typed, told.places), typed, None if count is None else (count, rows))
 
 
 class NumberCheck(TargetCheck):
@@ -115,7 +121,7 @@ class NumberCheck(TargetCheck):
     def __init__(self, sample: Sample) -> None:
         super().__init__(sample)
         self.many = len(self.reader.kinds) > WIDE or len(self.rows) > FITTED  # for all but models that read numbers
-        self.frame = self._readable(self.typed, self.X)
+        self.frame = self._readable(self.typed)
         y = self.typed[self.target].to_numpy(np.float64)
         self.exact = ExactRelations.of(self._beside_target(self.typed, y), wanted=[0])
         squash = AsinhScale.of(y)
@@ -126,10 +132,10 @@ class NumberCheck(TargetCheck):
         verdict = judge_targets(mean, squash(y), self.X, self.seed, scale=scale, squash=squash)
         self.verdict = self._reconsidered(verdict, self.typed, self.frame, y).settled()
 
-    def _readable(self, typed: pd.DataFrame, X: NDArray[np.float32]) -> pd.DataFrame:
+    def _readable(self, typed: pd.DataFrame) -> pd.DataFrame:
         """Columns as models of targets read them: numbers within reach, dates as times, categories as words."""
         if self.many:
-            return pd.DataFrame(X)
+            return pd.DataFrame(self.reader.design(typed))
         parts: dict[str, Any] = {}
         for name, kind in self.reader.kinds.items():
             parts[name] = as_numbers(typed[name])[0] if kind == "number" else typed[name].to_numpy(object)
@@ -145,8 +151,11 @@ class NumberCheck(TargetCheck):
         self, verdict: TargetVerdict, typed: pd.DataFrame, frame: pd.DataFrame, y: Array
     ) -> TargetVerdict:
         """The verdict in view of gaps in the rows, and of columns that the target follows from."""
-        doubted = (verdict.odds > 0) & verdict.predictable
-        deviation = deviation_by_gaps(frame, doubted, self.frame, verdict.mean, self.forecast.expected, self.seed)
+        deviation = np.zeros(len(y))
+        gaps = np.flatnonzero((verdict.odds > 0) & verdict.judged & frame.isna().any(axis=1))
+        if len(gaps):
+            moved = self.filled(frame.iloc[gaps], self.frame, self.forecast.expected) - verdict.mean[gaps]
+            deviation[gaps] = np.sqrt(np.square(moved).mean(0))
         follows = self.exact(self._beside_target(typed, y), len(y))[:, 0]
         return verdict.reconsider(deviation, follows | confirmed(self.sums, typed.assign(**{self.target: y})))
 
@@ -157,30 +166,22 @@ class NumberCheck(TargetCheck):
 
     def judge_new(self, typed: pd.DataFrame, given: Array) -> TargetVerdict:
         """The verdict on rows outside the sample."""
-        X = self.reader.design(typed)
-        frame = self._readable(typed, X)
-        expected = self.verdict.forecast(X, *self.forecast.again(frame))
+        frame = self._readable(typed)
+        expected = self.verdict.forecast(self.reader.design(typed), *self.forecast.again(frame))
         return self._reconsidered(self.verdict.judge(self.verdict.squash(given), *expected), typed, frame, given)
 
     def finding(
-        self, verdict: TargetVerdict, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None
+        self, verdict: TargetVerdict, rows: Index, typed: pd.DataFrame, of_all: tuple[int, int] | None
     ) -> Finding:
         """The targets that are probably wrong."""
 
-        def swapped(places: Index) -> dict[int, list[Swap]]:
-            """The columns that targets of the sample may have been swapped with."""
-            known = places[at[places] >= 0]
-            if not verdict.predictable or self.many:
-                return {}
-            y = verdict.squash.back(self.verdict.u)
-            by_row = swaps(self.frame, y, self.forecast.expected, at[known])
-            return {int(place): by_row[int(at[place])] for place in known}
+        def swapped(places: Index) -> Iterable[Change]:
+            if not verdict.judged or self.many:
+                return ()
+            y = verdict.squash.back(verdict.u)
+            return swaps(self._readable(typed.iloc[rows]), y, self.forecast.expected, places)
 
-        return wrong_targets(verdict, self.target, rows, n, swapped, of_all)
-
-    def leaks(self) -> Finding:
-        """The columns that tell the target by themselves."""
-        return leaking_columns(self.columns, self.target, self.verdict.u, self.rows, labels=False, sums=self.sums)
+        return wrong_targets(verdict, self.target, rows, len(typed), swapped, of_all)
 
 
 class LabelCheck(TargetCheck):
@@ -208,8 +209,8 @@ class LabelCheck(TargetCheck):
         gaps = np.flatnonzero((verdict.wrong > 0.5) & np.isnan(X).any(1))
         if not len(gaps):
             return verdict
-        filled = fillings(pd.DataFrame(X[gaps]), pd.DataFrame(self.X), self.seed)
-        return verdict.reconsider(gaps, np.mean([np.exp(self.forecast.again(part)) for part in filled], axis=0))
+        filled = self.filled(pd.DataFrame(X[gaps]), pd.DataFrame(self.X), self.forecast.again)
+        return verdict.reconsider(gaps, np.exp(filled).mean(0))
 
     def given(self, column: pd.Series[Any]) -> tuple[Any, Mask]:
         """Class numbers; -1 where a label is missing, or is none of the sample's."""
@@ -226,14 +227,11 @@ class LabelCheck(TargetCheck):
         X = self.reader.design(typed)
         return self._reconsidered(self.verdict.judge(self.forecast.again(X), given), X)
 
-    def finding(self, verdict: LabelVerdict, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
+    def finding(
+        self, verdict: LabelVerdict, rows: Index, typed: pd.DataFrame, of_all: tuple[int, int] | None
+    ) -> Finding:
         """The labels that are probably wrong."""
-        return wrong_labels(verdict, self.classes, rows, n, of_all=of_all)
-
-    def leaks(self) -> Finding:
-        """The columns that tell the labels by themselves."""
-        labels = self.verdict.y.astype(np.float64)
-        return leaking_columns(self.columns, self.target, labels, self.rows, labels=True, sums=self.sums)
+        return wrong_labels(verdict, self.classes, rows, len(typed), of_all=of_all)
 
 
 def by_content(typed: pd.DataFrame, rows: Index) -> Index:

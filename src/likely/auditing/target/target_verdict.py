@@ -12,9 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array, Mask
-from likely.auditing.columns.limits import ColumnLimits
-from likely.auditing.columns.scale import FACTORS, AsinhScale
-from likely.auditing.slips.false_alarms import VARIANTS, by_chance
+from likely.auditing.columns.scale import FACTORS, AsinhScale, ColumnLimits
+from likely.auditing.odd_rows.slips import VARIANTS, by_chance
 from likely.auditing.target.held_out import fold_out, predictable_targets
 from likely.auditing.target.label_verdict import LEAST
 from likely.calibration import LinearScale
@@ -24,7 +23,7 @@ from likely.functional import student_t_nll
 # 107, without the targets of other rows 115, with one tail for all tables 108.
 _ANYWHERE = float(np.log(20.0))  # NLL of a target that may lie anywhere in 20 units of the squashed target
 _KINDS = {"anywhere": 0.7, "another row's": 0.1, "unit": 0.2}  # what wrong targets are, before the data speak
-_MOVED, _NEAR, _OFF = 3.0, 3.0, 2.0  # scales: a slip moves a target by more, to nearer than this, from further off
+MOVED, NEAR, _OFF = 3.0, 3.0, 2.0  # scales: a slip moves a target by more, to nearer than this, from further off
 _SLIPPED = 0.2  # the share of false alarms among targets that are called wrong because a unit or a sign mends them
 _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
 _MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
@@ -62,7 +61,7 @@ class TargetVerdict:
     """For every row its target, what is expected, the scale of the residual (all squashed), and the odds.
 
     ``odds`` are the logarithm of the odds that a target is wrong, by which rows rank. Where targets are not
-    ``predictable``, ``mean`` is their median and the scale is the same for all. If ``far``, the share of targets far
+    ``judged``, ``mean`` is their median and the scale is the same for all. If ``far``, the share of targets far
     out, is too large, that is how targets are spread, and none is called wrong.
     """
 
@@ -75,7 +74,7 @@ class TargetVerdict:
     df: float
     factor: float  # of all scales
     share: float
-    predictable: bool
+    judged: bool  # whether targets can be predicted, so that a prediction speaks against one
     squash: AsinhScale
     line: ScaleLine | None
     others: tuple[Array, Array]  # values, and the log-density there of the target of any row
@@ -85,7 +84,7 @@ class TargetVerdict:
     @property
     def too_many(self) -> bool:
         """Whether so many targets are far out that it is no error to be there."""
-        return self.far > (_MOST if self.predictable else _MOST_ALONE)
+        return self.far > (_MOST if self.judged else _MOST_ALONE)
 
     @property
     def wrong(self) -> Array:
@@ -101,11 +100,6 @@ class TargetVerdict:
     def scores(self) -> dict[str, Array]:
         """What is written of every row."""
         return {"target_wrong": self.wrong, "target_nll": self.nll, "expected": self.squash.back(self.mean)}
-
-    @property
-    def marks(self) -> dict[str, Array]:
-        """What else is kept of the rows of a block: by what rows rank."""
-        return {"odds": self.odds}
 
     def forecast(self, X: NDArray[np.floating], mean: Array, scale: Array | None) -> tuple[Array, Array]:
         """What is expected of further rows, and its scale, by what models expect."""
@@ -132,7 +126,7 @@ class TargetVerdict:
         right = -student_nll(u - mean, scale, self.df)
         others = np.log(_KINDS["another row's"]) + np.interp(u, *self.others)
         wrong = np.logaddexp(np.log(_KINDS["anywhere"]) - _ANYWHERE, others)
-        if self.predictable:
+        if self.judged:
             # Far out, squashed targets are logarithms: tails that are right for the many rows near the median let a
             # target be ten times as large as any other at little cost.
             centre, reach = self.limits
@@ -148,7 +142,7 @@ class TargetVerdict:
         # Near zero all units are alike, and a density there is that of zeros: it is not sharpened.
         stretch = np.minimum(self.squash.log_stretch(u, mended, factor), 0.0)
         density = stretch - student_nll(mended - mean, scale, self.df)
-        return density, np.abs(mended - u) > _MOVED * scale, np.abs(mended - mean) < _NEAR * scale
+        return density, np.abs(mended - u) > MOVED * scale, np.abs(mended - mean) < NEAR * scale
 
     def with_slips(self) -> TargetVerdict:
         """The verdict where targets that gain more by another unit or sign than chance explains are wrong."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from likely._rows.reading.table import counted
+from likely.auditing.odd_rows.slips import SWAPPED
 from likely.auditing.results.finding import Finding, Reason, Suspect
-from likely.auditing.target.counterfactuals import SWAPPED
 
 _JUDGED = ("targets", "labels")
 _SURE = 0.95  # the certainty of a row that surely breaks the pattern

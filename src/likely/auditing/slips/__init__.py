@@ -1,1 +1,0 @@
-"""What happened to a value: a factor, a sign, two columns swapped."""
