@@ -81,7 +81,8 @@ def from_torch(
         if isinstance(dispersion, int | float) and dispersion == 0:
             likelihood, parameters = PoissonLoss, {k: v for k, v in parameters.items() if k != "dispersion"}
     full = bool(getattr(loss, "full", False)) if full is None else full
-    converted = likelihood(**options, full=full, validate_args=validate_args, **parameters)
+    options |= {"full": full, "validate_args": validate_args, **parameters}
+    converted = likelihood(**options)
     weights = [weight for weight in loss.buffers() if weight is not None]
     return converted.to(weights[0].device) if weights else converted
 

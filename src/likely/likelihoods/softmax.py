@@ -329,7 +329,9 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         if prediction.ndim and prediction.shape[axis] > 1 and float(prediction.min()) >= 0:
             sums = prediction.sum(axis)
             if float((sums - 1).abs().max()) < 1e-3:
-                return "predictions look like probabilities, which sum to 1 per row: give logits, or their logarithms"
+                return (
+                    "predictions look like probabilities, which sum to 1 in each row: give logits, or their logarithms"
+                )
         return super()._mistake(prediction)
 
     def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
