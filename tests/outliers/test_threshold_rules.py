@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from likely.outliers._threshold import false_alarms, quantiles, shortened, threshold
 from scipy.stats import false_discovery_control, norm
 
+from likely.outliers.threshold import false_alarms, quantiles, shortened, threshold
 from pairwise import together
 
 Array = Any

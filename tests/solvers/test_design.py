@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from likely._solvers.tridiagonal import Tridiagonal
 from scipy import sparse
 
 from likely._rows.canonical import canonical
-from likely._solvers.design import Design, Posterior, standardized
+from likely._solvers.design import Design, Posterior, Tridiagonal, standardized
 from likely._solvers.factor import Factor
 from pairwise import together
 

@@ -5,16 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from likely._solvers.relevance import relevant
-from likely._solvers.spike_slab import Slab, Spectrum, Start, spike_slab
 from scipy import sparse
 from sklearn.linear_model import Lasso
 
 from likely._rows.canonical import canonical
 from likely._solvers.design import Design, standardized
-from likely._solvers.ridge import Ridge, RidgeEvidence
+from likely._solvers.ridge import Ridge, RidgeEvidence, relevant
 from likely._solvers.selection import held_out_gain
-from likely._solvers.sparse import lasso_by_validation, reweighted_lasso, solve_lasso
+from likely._solvers.sparse import Slab, Spectrum, Start, lasso_by_validation, reweighted_lasso, solve_lasso, spike_slab
 from pairwise import together
 
 Array = Any
