@@ -138,12 +138,15 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
         return torch.where(z < 0, beyond, 1 - beyond)
 
     def _standard_icdf(self, p: Tensor) -> Tensor:
+        inside = (p > 0) & (p < 1)
+        ends = torch.where(p == 0, -torch.inf, torch.where(p == 1, torch.inf, torch.nan))
+        p = torch.where(inside, p, 0.5)
         below = torch.sigmoid(-2 * self.skew)
         low = p < below
         side = torch.where(low, -self.skew, self.skew)
         beyond = 0.5 * torch.where(low, p, 1 - p) / torch.where(low, below, torch.sigmoid(2 * self.skew))
         size = self._symmetric().icdf(beyond) * _half(side) * _half(side)
-        return torch.where(low, size, -size)
+        return torch.where(inside, torch.where(low, size, -size), ends)
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
         with torch.no_grad():
