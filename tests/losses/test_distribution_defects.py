@@ -3,6 +3,7 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -13,6 +14,7 @@ from likely.distributions import (
     Beta,
     Gamma,
     NegativeBinomial,
+    Ordinal,
     Poisson,
     SkewStudentT,
     StudentT,
@@ -250,3 +252,14 @@ def test_the_negative_binomial_is_scipys_in_single_precision():
 def test_the_cdf_takes_whole_counts_as_integers():
     for d in (Poisson(torch.tensor(3.0)), NegativeBinomial(torch.tensor(2.0), logits=torch.tensor(0.5))):
         torch.testing.assert_close(d.cdf(torch.tensor([0, 2])), d.cdf(torch.tensor([0.0, 2.0])))
+
+
+def test_ordinal_enumerates_its_classes():
+    d = Ordinal(torch.tensor([0.0, 1.0]), torch.tensor([-1.0, 0.5, 2.0]))
+    classes = d.enumerate_support()
+    assert d.has_enumerate_support
+    assert classes.tolist() == [[k, k] for k in range(4)]
+    assert d.enumerate_support(expand=False).shape == (4, 1)
+    torch.testing.assert_close(d.log_prob(classes).exp().sum(0), torch.ones(2))
+    np.testing.assert_allclose((d.log_prob(classes).exp() * classes).sum(0), d.mean, rtol=1e-6)
+    assert Ordinal(torch.tensor(0.0), torch.tensor([0.0])).enumerate_support().tolist() == [0.0, 1.0]

@@ -1,8 +1,9 @@
 """The sum of several losses, each with a learned scale."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from likely._standardize import unchanged_on_error
@@ -85,6 +86,26 @@ class MultiTaskLoss(nn.Module):
         with unchanged_on_error([module for module in self.modules() if isinstance(module, Predicted)]):
             return {name: loss(prediction[name], target[name], **extra(name)) for name, loss in self.losses.items()}
 
+    def start(self, prediction: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+        """Set the initial values of all tasks' parameters from a batch, as :meth:`likely.NormalLoss.start` does.
+
+        Args:
+            prediction: mapping from names of tasks to predictions.
+            target: mapping from names of tasks to targets.
+        """
+        for name, loss in dict[str, Any](self.losses.items()).items():
+            loss.start(prediction[name], target[name])
+
+    def calibrate(self, batches: Iterable[tuple[Mapping[str, Tensor], Mapping[str, Tensor]]]) -> None:
+        """Set what all rows share, in every task, exactly at its maximum likelihood, given the predictions.
+
+        Args:
+            batches: pairs ``(prediction, target)`` of mappings from names of tasks to tensors.
+        """
+        seen = list(batches)
+        for name, loss in dict[str, Any](self.losses.items()).items():
+            loss.calibrate([(prediction[name], target[name]) for prediction, target in seen])
+
     def __prepare_scriptable__(self) -> "MultiTaskLoss":
         raise unscriptable(self)
 
@@ -98,6 +119,20 @@ class _Weighted(nn.Module):
     def forward(self, prediction: Tensor, target: Tensor, **unused: Any) -> Tensor:
         loss = self.loss(prediction, target)
         if self.training and self.scale.waiting and may_start(loss):
-            self.scale.begin(loss.detach().mean().sqrt())
+            self.scale.begin(_root_mean([(loss, 1)]))
         scale = self.scale()
         return loss / (2 * scale.square()) + scale.log()
+
+    @torch.no_grad()
+    def start(self, prediction: Tensor, target: Tensor) -> None:
+        self.calibrate([(prediction, target)])
+
+    @torch.no_grad()
+    def calibrate(self, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
+        self.scale.begin(_root_mean([(self.loss(prediction, target), len(target)) for prediction, target in batches]))
+
+
+def _root_mean(losses: Sequence[tuple[Tensor, int]]) -> Tensor:
+    """The scale at which mean losses of so many rows each are most likely."""
+    total = torch.stack([loss.detach().mean() * rows for loss, rows in losses]).sum()
+    return (total / sum(rows for _, rows in losses)).sqrt()
