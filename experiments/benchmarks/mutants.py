@@ -27,7 +27,7 @@ from likely._page import Table
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "likely"
-# What must not change unnoticed, as patterns in the package; after "::", of the functions and classes of such a name.
+# What must not change unnoticed, as patterns in the package.
 PARTS: dict[str, str] = {
     "likelihoods": "likelihoods/*.py",
     "parameters": "parameters/*.py",
@@ -35,7 +35,7 @@ PARTS: dict[str, str] = {
     "solvers": "_solvers/*.py",
     "calibration": "calibration/**/*.py",
     "thresholds": "outliers/*threshold*.py",
-    "pooling": "tabular/**/*.py::pool",
+    "pooling": "tabular/_stack.py",
     "verdicts": "auditing/**/*verdict*.py",
 }
 MUTANTS, SHARE = 400, 0.85
@@ -80,8 +80,8 @@ class Mutant(NamedTuple):
         return ast.unparse(tree)
 
 
-def mutants(part: str, path: Path, name: str = "") -> Iterator[Mutant]:
-    r"""Every mistake of one operator, number or condition in a file, or in its functions and classes of such a name.
+def mutants(part: str, path: Path) -> Iterator[Mutant]:
+    r"""Every mistake of one operator, number or condition in a file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -90,11 +90,8 @@ def mutants(part: str, path: Path, name: str = "") -> Iterator[Mutant]:
     ...     [mutant.after for mutant in mutants("", path)]
     ['2', 'x + 2 if not x < 3 else None', 'x <= 3', 'x - 2', '4', '3']
     """
-    tree = ast.parse(path.read_text())
-    nodes = list(ast.walk(tree))
-    others = [outer for outer in tree.body if name not in getattr(outer, "name", "").lower()]
-    hidden = [*others, *(inner for outer in nodes for inner in _unseen(outer))]
-    unseen = {id(inner) for outer in hidden for inner in ast.walk(outer)}
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    unseen = {id(inner) for outer in nodes for hidden in _unseen(outer) for inner in ast.walk(hidden)}
     for position, node in enumerate(nodes):
         wrong = None if id(node) in unseen else _mistake(copy.copy(node))
         if wrong is not None:
@@ -248,8 +245,7 @@ def drawn(seed: int, count: int) -> list[Mutant]:
     """As many mistakes of each part, as far as it has them."""
     found = {}
     for part, pattern in PARTS.items():
-        files, _, name = pattern.partition("::")
-        found[part] = [one for path in sorted(PACKAGE.glob(files)) for one in mutants(part, path, name)]
+        found[part] = [one for path in sorted(PACKAGE.glob(pattern)) for one in mutants(part, path)]
     if empty := [part for part, own in found.items() if not own]:
         raise ValueError(f"no file of the package is {', '.join(PARTS[part] for part in empty)}: change PARTS")
     for part, own in found.items():
