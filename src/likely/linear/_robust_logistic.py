@@ -263,14 +263,9 @@ class _Problem:
         total = float(self.weight.sum())
 
         def curvature(part: Array, direction: Array) -> Array:
-            """The Hessian times a direction, by differences of the gradient."""
-            step = 1e-5 * direction / (np.abs(direction).max() or 1.0)
-            slopes = []
-            for moved in (part + step, part - step):
-                here = point.copy()
-                here[free] = moved
-                slopes.append(self.loss(here, self.weight, ridge)[1][free])
-            return (slopes[0] - slopes[1]) / 2e-5 * (np.abs(direction).max() or 1.0) / total
+            here, along = point.copy(), np.zeros_like(point)
+            here[free], along[free] = part, direction
+            return self.bend(here, along, ridge)[free] / total
 
         options = {"gtol": 1e-4 * tol, "maxiter": 3 * max_iter}
         search: dict[str, Any] = {"unit": total, "hessp": curvature, "method": "trust-ncg", "options": options}
@@ -291,6 +286,20 @@ class _Problem:
         result = minimize(loss, start[free], jac=True, **search)
         point[free] = result.x
         return point, result
+
+    def bend(self, point: Array, direction: Array, ridge: float) -> Array:
+        """Return the Hessian of the loss times a direction."""
+        w, c = point[: self.size].reshape(self.shape), point[self.size :]
+        dw, dc = direction[: self.size].reshape(self.shape), direction[self.size :]
+        inverse = np.exp(-np.clip(self.features @ c, -_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))[:, None]
+        cooled, turn = _all_logits(self.x @ w.T) * inverse, (self.features @ dc)[:, None]
+        p = softmax(cooled, axis=1)
+        excess, moved = (p - self.hot) * self.weight[:, None], _all_logits(self.x @ dw.T) * inverse - cooled * turn
+        change = self.weight[:, None] * p * (moved - (p * moved).sum(1, keepdims=True))
+        pull = ((change - excess * turn) * inverse)[:, -self.shape[0] :].T @ self.x
+        pull[:, :-1] += dw[:, :-1] / self.C
+        heat = ridge * dc - (change * cooled + excess * moved).sum(1) @ self.features
+        return np.concatenate([pull.ravel(), heat])
 
     def central(self) -> list[Array]:
         """Return weights that select the rows nearest the middle of all, and those nearest that of their class."""
