@@ -40,6 +40,7 @@ _SHARED = 10  # rows, at least, that two columns must share
 # Numbers that stand for something else.
 _CODES = frozenset([*(sign * (10.0**digits - 1) for digits in range(2, 10) for sign in (-1, 1)), -9.0, -1.0, 0.0])
 _SMALL = (-1.0, 0.0)  # that are values more often than codes
+_DAYS = {-25567.0: "1900-01-01", 0.0: "1970-01-01", -719162.0: "0001-01-01", 2932896.0: "9999-12-31"}
 _DISTINCT = 10  # other values, at least: in fewer, nothing is isolated
 _TIMES = 3  # rows, at least, with the code
 _MANY = 0.3  # of the rows: zeros in more are part of how the column is made
@@ -103,7 +104,7 @@ def identifiers(columns: Columns) -> Iterator[str]:
         if columns.kinds[name] == "identifier":
             yield name
         elif len(column) >= _FEWEST and bool((column % 1 == 0).all()):
-            dense = float(column.max() - column.min()) <= _DENSE * len(column)
+            dense = float(column.max()) - float(column.min()) <= _DENSE * len(column)
             if (dense or _NAMED.search(str(name))) and column.is_unique:
                 yield name
 
@@ -172,14 +173,16 @@ def codes(columns: Columns) -> Faults:
     >>> [why for _, why in codes(read_columns(pd.DataFrame({"age": age})))]
     ['-999 in 9 rows, the others are 18 to 79: it may stand for a missing value']
     """
-    for name in columns.named("number"):
+    for name in columns.named("number", "date"):
         values = columns.typed[name].dropna().to_numpy(np.float64)
-        for end in sorted({values.min(), values.max()} & _CODES):
+        dates = columns.kinds[name] == "date"
+        for end in sorted({values.min(), values.max()} & (_DAYS.keys() if dates else _CODES)):
             others = values[values != end]
             times = len(values) - len(others)
-            if times >= _TIMES and _isolated(end, others, times / len(values)):
-                rest = f"the others are {number(others.min())} to {number(others.max())}"
-                yield name, f"{number(end)} in {counted(times, 'row')}, {rest}: it may stand for a missing value"
+            if times >= _TIMES and (dates or _isolated(end, others, times / len(values))):
+                rest = "" if dates else f", the others are {number(others.min())} to {number(others.max())}"
+                shown = _DAYS[end] if dates else number(end)
+                yield name, f"{shown} in {counted(times, 'row')}{rest}: it may stand for a missing value"
                 values = others
 
 
