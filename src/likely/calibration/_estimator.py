@@ -224,7 +224,8 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         Returns:
             Array of shape (n,) with labels of ``classes_``.
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)  # which asks first whether this is fitted
+        return self.classes_[best]
 
     @by_blocks_or_texts()
     def temperature(self, X: Any) -> Array:
