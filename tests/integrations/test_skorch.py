@@ -34,10 +34,10 @@ def regressor(module=None, **options):
 
 
 def test_the_optimizer_has_the_scale_at_the_rate_of_param_groups():
-    net = regressor(optimizer__weight_decay=0.5, optimizer=torch.optim.AdamW).fit(X, Y)
+    net = regressor(lr=0.001, optimizer__weight_decay=0.5, optimizer=torch.optim.AdamW).fit(X, Y)
     (model, likelihood) = net.optimizer_.param_groups
     assert likelihood["params"] == [net.criterion_.scale.raw]
-    assert (model["lr"], likelihood["lr"]) == (0.05, pytest.approx(0.1))
+    assert (model["lr"], likelihood["lr"]) == (0.001, pytest.approx(0.01))
     assert (model["weight_decay"], likelihood["weight_decay"]) == (0.5, 0.0)
     history = net.history[:, "likelihood/scale"]
     assert len(set(history)) == 8

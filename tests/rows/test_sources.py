@@ -18,7 +18,7 @@ import pytest
 from pyarrow import feather
 
 from likely._rows import stored_tables
-from likely._rows.sources import by_blocks, drawn, source_of
+from likely._rows.sources import Source, by_blocks, drawn, source_of
 from likely.linear import DynamicRidge
 from likely.outliers import LikelihoodDetector, ScaledPCADetector, ScatterDetector
 
@@ -304,3 +304,26 @@ def test_a_dataset_keeps_the_schema_it_was_given(tmp_path: Path) -> None:
     (frame,) = source.sample()
     assert frame.columns.tolist() == ["age", "town"]
     assert frame["age"].sum() == 6
+
+
+def test_a_new_source_is_one_class():
+    class Chunks(Source):
+        """Arrays in a list, as one table."""
+
+        def __init__(self, chunks):
+            self.chunks, self.width = chunks, chunks[0].shape[1]
+
+        def run(self, call, parts):
+            return (call(*block) for block in zip(self.chunks, *parts, strict=True))
+
+        def map_rows(self, compute, none):
+            call, parts = self.bound(compute)
+            return np.concatenate(list(self.run(call, parts)))
+
+        def parts_of(self, other):
+            return np.split(np.asarray(other), self.starts[1:])
+
+    rows = np.random.default_rng(0).normal(size=(150, 3))
+    detector = ScatterDetector().fit(Chunks([rows[:100], rows[100:]]))
+    scores = detector.outlier_score(Chunks([rows[:60], rows[60:]]))
+    np.testing.assert_allclose(scores, ScatterDetector().fit(rows).outlier_score(rows))

@@ -96,7 +96,7 @@ class PlattScaling(_OneVersusRest):
         size = float(np.abs(odds).max()) or 1.0
         # Equal odds carry no information: the class gets its share.
         units = odds / size if np.ptp(odds) > 1e-9 * size else np.zeros_like(odds)
-        slope, intercept = _sigmoid_calibration(units, positive, weight)
+        slope, intercept = _sigmoid_calibration(*map(np.ascontiguousarray, (units, positive, weight)))
         return Sigmoid(-float(slope) / size, -float(intercept))
 
 
