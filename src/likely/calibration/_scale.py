@@ -147,7 +147,7 @@ class ScaleCalibrator(BaseEstimator):
     Attributes:
         global_scale_: the factor for all scales of highest likelihood.
         has_scale_: whether ``fit`` was given scales.
-        n_features_: number of features that are read; 0 for none.
+        n_features_: number of features that ``fit`` was given.
 
     Example:
         >>> import numpy as np
@@ -260,7 +260,7 @@ class ScaleCalibrator(BaseEstimator):
     def _fit_rows(self, rows: Forecasts) -> Self:
         """Fit to rows that have been checked already, as the steps of a pipeline are."""
         residuals = rows.residuals
-        self.has_scale_, self.n_features_ = rows.answers is not None, rows.width if self._reads_features else 0
+        self.has_scale_, self.n_features_ = rows.answers is not None, rows.width
         self.global_scale_ = factor = common_scale(residuals, rows.weight, self._family.power)
         self._fit(residuals.mapped(lambda _, block: block / factor), rows)
         return self
@@ -274,7 +274,7 @@ class ScaleCalibrator(BaseEstimator):
                 f"the calibrator was fitted with{'' if self.has_scale_ else 'out'} scales: do the same here"
             )
         width, fitted = rows.width, self.n_features_
-        if self._reads_features and width != fitted:
+        if width != fitted and (self._reads_features or (width and fitted)):
             raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
         return rows.scale * self.global_scale_ * self._factor(rows)
 
