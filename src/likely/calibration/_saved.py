@@ -163,7 +163,8 @@ def to_json(calibrator: Any, about: dict[str, Any] | None = None) -> str:
 def needs(calibrator: Any) -> dict[str, Any]:
     """Return the inputs that a fitted calibrator needs."""
     parts = _innermost(calibrator)
-    features = max(part.n_features_ if "features" in LEARNED[type(part).__name__] else 0 for part in parts)
+    reading = [part for part in parts if isinstance(part, Calibrator) or "features" in LEARNED[type(part).__name__]]
+    features = max((getattr(part, "n_features_", 0) for part in reading), default=0)
     if isinstance(calibrator, Calibrator):
         inputs, classes = calibrator.inputs, int(calibrator.n_classes_)
         return {"kind": "classifier", "inputs": inputs, "classes": classes, "features": features}
