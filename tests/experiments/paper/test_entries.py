@@ -123,7 +123,7 @@ def test_adaptive_regularization(monkeypatch) -> None:
     monkeypatch.setattr(adaptive_regularization, "SHARES", (0.05, 0.3))
     told: list[float] = []
     result = adaptive_regularization.run(Context(quick=True, progress=told.append))
-    by_method, by_share = (table.frame for table in result.tables)
+    by_method, by_share, _ = (table.frame for table in result.tables)
     assert (
         by_method.loc["Dynamic Lasso", "L1, a tenth not zero"] < 1.2 * by_method.loc["best λ", "L1, a tenth not zero"]
     )

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.tree import DecisionTreeRegressor
 
 from likely._page import Table
@@ -21,8 +22,11 @@ from likely.auditing.results.finding import Finding, percent
 _GIVES_AWAY = 0.95  # of what there is to know about the target
 MAX_ROWS, _LEAST_ROWS, MAX_VALUES = 4_000, 500, 2_000_000  # that are looked at: rows, and values of a wide table
 _FOLDS = 5
-_LEAVES = (1, 5, 20, 60)  # rows in a leaf, at least
-_FEWEST = 20  # rows to learn from and to be measured on
+_DEPTH = 6  # halvings of the rows by the column's value: at most 64 bins
+_PULL = 1.0  # rows that the bin around a bin counts for in its mean
+_SMALL = 1_000  # rows up to which bins are too wide to cut where labels change, and a tree is tried, too
+_LEAF, _DOUBT = 4, 0.02  # rows in a leaf of the tree, at least, and the share of labels that no leaf tells
+_FEWEST = 10  # rows to learn from and to be measured on
 _SUMS, _SHOWN = 3, 12  # sums of columns, and columns, that are told
 
 
@@ -89,32 +93,85 @@ class Told(NamedTuple):
 
 
 def tells(x: Array, y: Array, *, labels: bool) -> Told:
-    """How much of y, class numbers if they are ``labels``, a model of x (NaN where missing) explains on rows held out.
+    """How much of y, class numbers if they are ``labels``, bins of x (NaN where missing) explain on rows held out.
 
-    The model is the best of trees with leaves of several sizes, of a line for targets, and of none: the loss of a label
-    is its NLL by the shares of labels, that of a target the squared error.
+    The rows are halved by x again and again, and at last cut into its single values. The mean of a bin is shrunk
+    towards that of the bin it lies in. How deep to go is chosen on other folds than the one that is measured, so that a
+    column without meaning is not cut at all, however few the rows.
 
     >>> x = np.random.default_rng(0).normal(size=200)
     >>> tells(x, np.exp(x), labels=False).share > 0.95, tells(x, np.roll(x, 1), labels=False).share < 0.1
     (True, True)
     """
-    n, missing, (classes, codes) = len(y), np.isnan(x), np.unique(y, return_inverse=True)
-    if n < _FEWEST or len(classes) < 2 or missing.all():
+    n = len(y)
+    if n < 2 * _FEWEST or len(np.unique(y)) < 2:
         return Told(0.0, 0.0)
-    X = np.column_stack([np.where(missing, np.nanmedian(x), x), missing])
-    wanted = codes[:, None] == np.arange(len(classes)) if labels else y
-    folds = KFold(_FOLDS, shuffle=True, random_state=0)
-    losses = [] if labels else [np.square(y - cross_val_predict(LinearRegression(), X, y, cv=folds))]
-    for leaf in (*_LEAVES, n):
-        expected, tree = np.zeros(wanted.shape), DecisionTreeRegressor(min_samples_leaf=leaf, random_state=0)
-        for train, test in folds.split(X):
-            expected[test] = tree.fit(X[train], wanted[train]).predict(X[test])
-            if labels:  # a leaf counts half a row more, of which nothing is known
-                rows = tree.tree_.n_node_samples[tree.apply(X[test])][:, None]
-                expected[test] = (rows * expected[test] + 0.5 * wanted[train].mean(0)) / (rows + 0.5)
-        sure = np.maximum(expected[np.arange(n), codes], 1 / n) if labels else expected
-        losses.append(-np.log(sure) if labels else np.square(y - sure))
-    base, left = losses[-1], min(losses, key=np.sum)
+    folds = np.random.RandomState(0).permutation(n) % _FOLDS
+    losses = _losses(x, y if labels else y - y.mean(), folds, labels=labels)
+    chosen = _choose(losses, folds)
+    base, left = losses[0], losses[chosen, np.arange(n)]
     whole = max(float(base.sum()), 1e-300)
     share = 1 - float(left.sum()) / whole
-    return Told(share, float(np.std(left - (1 - share) * base)) * float(np.sqrt(n)) / whole)
+    error = float(np.std(left - (1 - share) * base)) * float(np.sqrt(n)) / whole
+    return Told(max(share, 0.0), error)
+
+
+def _losses(x: Array, y: Array, folds: Places, *, labels: bool) -> Array:
+    """The loss of every row at every depth, by its bin in the other folds, and of a model: a line, or a tree.
+
+    The loss is the NLL of a label by the shares of labels, and else the squared error of the mean.
+    """
+    ones = np.ones(len(x))
+    classes, codes = np.unique(y, return_inverse=True) if labels else (np.zeros(1), np.zeros(len(x), np.int64))
+    expected = ones / len(classes) if labels else 0 * ones
+    losses = []
+    for bins in _bins(x):
+        total = _others(ones if labels else y, bins * len(classes) + codes, folds)
+        expected = (total + _PULL * expected) / (_others(ones, bins, folds) + _PULL)
+        losses.append(-np.log(expected) if labels else np.square(y - expected))
+    if not labels:
+        losses.insert(1, np.square(y - _line(x, y, folds)))
+    elif len(x) <= _SMALL:
+        tree = DecisionTreeRegressor(min_samples_leaf=_LEAF, max_leaf_nodes=2**_DEPTH, random_state=0)
+        shares = cross_val_predict(
+            tree, x[:, None], codes[:, None] == np.arange(len(classes)), cv=PredefinedSplit(folds)
+        )
+        sure = shares.reshape(len(x), -1)[np.arange(len(x)), codes]
+        losses.insert(1, -np.log((1 - _DOUBT) * sure + _DOUBT * np.bincount(codes)[codes] / len(x)))
+    return np.asarray(losses)
+
+
+def _line(x: Array, y: Array, folds: Places) -> Array:
+    """A straight line through the other folds; a missing value counts as the median, and far ones as less far."""
+    middle, high = np.nanquantile(x, [0.5, 0.84])
+    z = np.clip(np.nan_to_num((x - middle) / (float(high - middle) or 1.0)), -4, 4)
+    return np.asarray(cross_val_predict(LinearRegression(), z[:, None], y, cv=PredefinedSplit(folds)))
+
+
+def _bins(x: Array) -> list[Places]:
+    """The bin of every row, from one for all to one per value; missing values have a bin of their own."""
+    missing = np.isnan(x)
+    rank = (rankdata(np.where(missing, np.inf, x)) - 0.5) / max(int((~missing).sum()), 1)
+    halves = [np.minimum((rank * 2**depth).astype(np.int64), 2**depth - 1) for depth in range(1, _DEPTH + 1)]
+    single = np.zeros(len(x), np.int64)
+    single[~missing] = np.unique(x[~missing], return_inverse=True)[1]
+    whole = np.zeros(len(x), np.int64)
+    return [whole, *(np.where(missing, bins.max() + 1, bins) for bins in (*halves, single))]
+
+
+def _others(values: Array, bins: Places, folds: Places) -> Array:
+    """For every row, the sum of values over the rows of its bin that are in other folds."""
+    cell = bins * _FOLDS + folds
+    return np.asarray(np.bincount(bins, values)[bins] - np.bincount(cell, values)[cell])
+
+
+def _choose(losses: Array, folds: Places) -> Places:
+    """The depth with the least loss on the other folds, by row; the least depth within half an error of it."""
+    depth = np.zeros(losses.shape[1], np.int64)
+    for fold in range(_FOLDS):
+        other = losses[:, folds != fold]
+        best = int(other.mean(1).argmin())
+        extra = other - other[best]
+        error = extra.std(1) / np.sqrt(extra.shape[1])
+        depth[folds == fold] = int(np.flatnonzero(extra.mean(1) <= 0.5 * error)[0])
+    return depth
