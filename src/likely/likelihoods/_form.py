@@ -75,6 +75,7 @@ def functional_form(
         options = [name for name, default in defaults.items() if isinstance(default, bool)]
         ranges = {p.name: checks.get(p.name, check_positive) for p in keywords if p.name not in options}
         order = tuple(sorted(ranges, key=lambda name: name != "scale"))  # in which kernels read parameters
+        names = {*order, *options}
         check_target = check_positive_target if log_target else target
         kind = formula.__name__.removesuffix("_nll")
 
@@ -91,13 +92,13 @@ def functional_form(
             **given: Any,
         ) -> Tensor:
             given = {**defaults, **given}
-            if given.keys() != {*order, *options}:
+            if given.keys() != names:
                 try:
                     signature.bind(prediction, target, **given)  # raises an error that names what is missing
                 except TypeError as error:
                     raise TypeError(f"{formula.__name__}() {error}") from None
             check_reduction(reduction)
-            chosen, values = ({name: given[name] for name in names} for names in (options, order))
+            chosen, values = ({name: given[name] for name in some} for some in (options, order))
             inputs: Any = (prediction, target, *_as_tensors(prediction, values.values()))
             added: Any = constant if full else 0.0
             fits_kernel = fused and applies(*inputs)

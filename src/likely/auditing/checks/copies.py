@@ -126,8 +126,9 @@ def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
     share = np.ones(len(pairs))
     if discrete.any() and not discrete.all():
         cells = pd.Series(row_keys(pd.DataFrame(X[:, discrete])))
-        share, shadow = cells.map(cells.value_counts(normalize=True))[pairs[:, 0]].to_numpy(), _shadow(X[:, ~discrete])
-    return np.asarray(rows[pairs[share * by_chance(shadow, pairs) < _CHANCE]])
+        share = cells.map(cells.value_counts(normalize=True))[pairs[:, 0]].to_numpy()
+        tree = cKDTree(_shadow(X[:, ~discrete]))
+    return np.asarray(rows[pairs[share * by_chance(tree, pairs) < _CHANCE]])
 
 
 def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -136,8 +137,8 @@ def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
     return X @ np.linalg.qr(random)[0].astype(np.float32)
 
 
-def by_chance(points: NDArray[np.floating], pairs: Index) -> Array:
-    """How many pairs chance would bring as close as each of these, among all points.
+def by_chance(tree: cKDTree, pairs: Index) -> Array:
+    """How many pairs chance would bring as close as each of these, among all points of a tree.
 
     Of k points in a ball of radius r in d dimensions the nearest to the centre is within c r with a probability of
     about k c^d. Columns that are functions of each other leave few dimensions, in which close neighbours are common; d
@@ -148,21 +149,22 @@ def by_chance(points: NDArray[np.floating], pairs: Index) -> Array:
     >>> pair = np.array([[0, 1]])
     >>> for points in (line, cloud):
     ...     points[1] = points[0] + 1e-4
-    ...     print(bool(by_chance(points, pair)[0] < 0.05))
+    ...     print(bool(by_chance(cKDTree(points), pair)[0] < 0.05))
     False
     True
     """
     if not len(pairs):
         return np.zeros(0)
+    points = tree.data
     around = min(_AROUND, len(points) - 1)
-    distance = cKDTree(points).query(points[pairs[:, 0]], k=around + 1, workers=-1)[0][:, 1:]
+    distance = tree.query(points[pairs[:, 0]], k=around + 1, workers=-1)[0][:, 1:]
     far = np.maximum(distance[:, -1], 1e-300)
     # The nearer half may be copies themselves.
     outer = np.maximum(distance[:, around // 2 : -1], 1e-12 * far[:, None])
     depth = np.log(far[:, None] / outer).sum(1)
     # Order statistics of a uniform ball: the logarithms of outer / far have a mean that depends on ranks alone.
     expected = sum(float(np.sum(1 / np.arange(rank, around))) for rank in range(around // 2 + 1, around))
-    gap = np.linalg.norm((points[pairs[:, 0]] - points[pairs[:, 1]]).astype(np.float64), axis=1)
+    gap = np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1)
     dimensions = expected / np.maximum(depth, 1e-12)
     dimensions = np.minimum(dimensions, np.median(dimensions))
     return np.asarray(len(points) * around * (np.maximum(gap, _ROUNDING) / far) ** dimensions)
