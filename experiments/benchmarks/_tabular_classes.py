@@ -37,6 +37,19 @@ def tables(scores: pd.DataFrame, group: str) -> Iterator[Table]:
 
 
 def mean_scores(scores: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return the mean over splits, one row per set and one column per method, ours first."""
-    frame = scores.pivot_table(index="set", columns="method", values=measure, aggfunc="mean", sort=False)
-    return frame[[OURS, *(method for method in frame if method != OURS)]] if OURS in frame else frame
+    """Return the mean over splits, one row per set and one column per method, ours first.
+
+    A rival that was measured in fewer splits is compared with ours in those: its mean is moved by as much as ours of
+    these splits differs from ours of all.
+
+    >>> rows = [("a", 0, OURS, 1.0), ("a", 1, OURS, 3.0), ("a", 0, "rival", 1.5)]
+    >>> mean_scores(pd.DataFrame(rows, columns=["set", "split", "method", "NLL"]), "NLL").loc["a"].tolist()
+    [2.0, 2.5]
+    """
+    frame = scores.pivot_table(index=["set", "split"], columns="method", values=measure, sort=False)
+    sets = frame.groupby("set", sort=False)
+    if OURS not in frame:
+        return sets.mean()
+    ours_beside = frame.notna().mul(frame[OURS], axis=0).where(frame.notna()).groupby("set", sort=False).mean()
+    mean = sets.mean() - ours_beside.sub(sets[OURS].mean(), axis=0)
+    return mean[[OURS, *(method for method in frame if method != OURS)]]

@@ -49,9 +49,16 @@ class StoredScores:
                 self.scores.update(json.loads(path.read_text()))
 
     def select(self, problem: Problem, split: int) -> dict[str, Scores]:
-        """Return the known scores of a table in a split, by rival."""
-        known_scores = {rival: self.scores.get(key(rival, problem, split)) for rival in MODULES}
-        return {rival: scores for rival, scores in known_scores.items() if scores is not None}
+        """Return the known scores of a table in a split, by rival; of any version where it is not installed."""
+        known_scores: dict[str, Scores] = {}
+        for rival, distribution in DISTRIBUTIONS.items():
+            name = key(rival, problem, split)
+            if version(distribution) is None and rival != LIGHTGBM:
+                start = name.removesuffix(str(None))
+                name = max((stored for stored in self.scores if stored.startswith(start)), default=name)
+            if name in self.scores:
+                known_scores[rival] = self.scores[name]
+        return known_scores
 
     def add(self, new_scores: Mapping[str, Scores]) -> None:
         """Add scores by key, and write the file."""
@@ -88,14 +95,13 @@ def measure(
     results: dict[str, Scores] = {}
     with one_core(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, fit in rivals(problem).items():
-            if name not in names:
-                continue
+        installed = rivals(problem)
+        for name in names:
             if name in known_scores:
                 results[name] = known_scores[name]
-                continue
-            prediction, seconds = timed(partial(fit, problem))
-            results[name] = {**scores(problem, prediction), "seconds": seconds}
+            elif name in installed:
+                prediction, seconds = timed(partial(installed[name], problem))
+                results[name] = {**scores(problem, prediction), "seconds": seconds}
         results[OURS] = score_ours(problem, split)
     return results
 
