@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
@@ -64,30 +64,14 @@ def readable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def from_mapping(columns: Mapping[Any, Any]) -> pd.DataFrame:
-    """A frame of columns by their names."""
-    try:
-        return pd.DataFrame(columns)
-    except UnicodeEncodeError:
-        return pd.DataFrame({_mended(name): [_mended(cell) for cell in column] for name, column in columns.items()})
-
-
-def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The frame with text that can be written, and what is to be told of it."""
-    mended: dict[str, Any] = {}
-    for name, kind in frame.dtypes.items():
-        if getattr(kind, "storage", kind.kind) in ("O", "python"):  # Arrow's text is Unicode
-            values = getattr(kind, "categories", frame[name])
-            if any(isinstance(value, str) and readable(value) != value for value in values):
-                mended[str(name)] = frame[name].map(_mended)
-    if not mended:
-        return frame, ()
-    note = f"Text that is not valid Unicode is shown by its codes, such as \\ud800, in {listed(list(mended))}."
-    return frame.assign(**mended), (note,)
+def mend_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with text that can be written."""
+    # Arrow's text is Unicode; Python's, in objects and categories, need not be.
+    loose = [name for name, kind in frame.dtypes.items() if getattr(kind, "storage", kind.kind) in ("O", "python")]
+    return frame.assign(**{name: frame[name].map(_mended) for name in loose})
 
 
 def _mended(value: Any) -> Any:
-    """A cell, or a name, with its text mended."""
     return readable(value) if isinstance(value, str) else value
 
 
