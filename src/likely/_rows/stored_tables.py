@@ -390,8 +390,8 @@ def _found(path: str) -> tuple[Any, list[str]]:
     entries = [root] if system.exists(root) else sorted(system.glob(root))
     files: list[str] = []
     for entry in entries:
-        inside = [file for file in sorted(system.find(entry)) if Path(file).suffix.lower() in ENDINGS]
-        files += inside if system.isdir(entry) else [entry]
+        inside = {file for file in system.find(entry) if Path(file).suffix.lower() in ENDINGS and system.isfile(file)}
+        files += sorted(inside) if system.isdir(entry) else [entry]  # without pipes and devices
     if not files:
         reason = f"holds no file that ends in {', '.join(ENDINGS)}" if entries else "does not exist"
         raise FileNotFoundError(f"{path} {reason}")
