@@ -160,8 +160,8 @@ def _cut(array: Any, source: Source) -> list[Any]:
     """Split an array into the rows of each block."""
     if len(array) != len(source):
         raise ValueError(f"the table has {len(source):,} rows, and what belongs to it has {len(array):,}")
-    rows = [slice(start, start + size) for start, size in zip(source.starts, source.sizes, strict=True)]
-    return [array.iloc[block] if hasattr(array, "iloc") else np.asarray(array[block]) for block in rows]
+    ends = zip(source.starts, source.sizes, strict=True)
+    return [_safe_indexing(array, slice(start, start + size)) for start, size in ends]
 
 
 def is_dask(X: Any) -> bool:
@@ -182,12 +182,9 @@ class Dask(Source):
         """See :meth:`Source.parts_of`."""
         if not is_dask(other):
             return _cut(other, self)
-        ours, theirs = (getattr(table, "chunks", [()])[0] for table in (self.collection, other))
-        if ours and theirs and not np.isnan([*ours, *theirs]).any():
-            other = other.rechunk({0: ours})
-        parts = _blocks(other)
-        if len(parts) != len(self.blocks):
-            raise ValueError(f"the table has {len(self.blocks)} blocks, and what belongs to it has {len(parts)}")
+        parts, blocks = _blocks(other), len(self.blocks)
+        if len(parts) != blocks:
+            raise ValueError(f"the table has {blocks} blocks, and what belongs to it has {len(parts)}: rechunk it")
         return parts
 
     def run(self, call: Callable[..., T], parts: Sequence[Sequence[Any]]) -> Iterator[T]:
