@@ -284,7 +284,5 @@ def _per_target(y_true: Input, name: str, values: Input) -> tuple[Array, Array]:
     y, x = (as_array(what, array).astype(np.float64) for what, array in (("y_true", y_true), (name, values)))
     if y.ndim == 0 or x.shape[:-1] != y.shape:
         hint = "move their first axis to the end, by movedim(0, -1)" if x.shape[1:] == y.shape else "one set per target"
-        raise ValueError(
-            f"{name} has shape {x.shape} and y_true {y.shape}, and needs one axis more than y_true, the last: {hint}"
-        )
+        raise ValueError(f"{name} of shape {x.shape} need one axis more than y_true {y.shape}, the last: {hint}")
     return y, x
