@@ -208,7 +208,7 @@ def one_or_several(named: list[str] | None) -> tuple[Any, list[str]]:
     if is_one_file(data):
         return Path(named[0]), named
     source = source_of(data)
-    return data, [] if source is None else source.paths
+    return data, [] if source is None else list(source.paths)
 
 
 def several_files(data: Any) -> Source | None:
