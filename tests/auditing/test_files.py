@@ -108,7 +108,7 @@ def test_marked_encodings_are_read_whole_or_refused(tmp_path: Path, encoding: st
     assert read_table(tmp_path / "a.csv").frame["c"].iloc[-1] == "größer"
     if encoding != "utf-8-sig":
         (tmp_path / "a.csv").write_bytes(content[:-1])
-        with pytest.raises(ValueError, match=r"a\.csv: 'utf-\d\d.*' codec can't decode bytes?"):
+        with pytest.raises(ValueError, match=r"begins as UTF-\d\d, but is damaged or was cut short after line 20\d"):
             read_table(tmp_path / "a.csv")
 
 

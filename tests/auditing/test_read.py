@@ -73,6 +73,8 @@ def test_repeated_and_empty_headers_get_names_of_their_own(tmp_path: Path) -> No
     table = read_table(text(tmp_path / "a.csv", "a,a,,a (2)\n1,2,3,4\n"))
     assert list(table.frame.columns) == ["a", "a (2)", "column 3", "a (2) (2)"]
     assert "More than one column" in table.notes[0]
+    table = read_table(text(tmp_path / "a.csv", "column 2,,b\n1,2,3\n"))
+    assert list(table.frame.columns) == ["column 2", "column 2 (2)", "b"]
     twice = pd.DataFrame([[1, 2]], columns=["x", "x"])
     assert list(read_table(twice).frame.columns) == ["x", "x (2)"]
     assert list(twice.columns) == ["x", "x"]

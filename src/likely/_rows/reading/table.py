@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,13 +45,15 @@ def read_header(header: Iterable[Any]) -> Header:
     stems = [readable(str(name)).strip() for name in header]
     names: dict[str, None] = {}  # a set that keeps its order
     for place, stem in enumerate(stems, start=1):
-        base = stem or f"column {place}"
-        numbered = chain([base], (f"{base} ({number})" for number in count(2)))
-        names[next(name for name in numbered if name not in names)] = None
-    changed = sorted({stem for name, stem in zip(names, stems, strict=True) if stem and name != stem})
-    note = f"More than one column is named {', '.join(changed[:5])}; the later ones are numbered."
+        name = base = stem or f"column {place}"
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{base} ({number})"
+        names[name] = None
     repeated = frozenset(stem for stem, times in Counter(stems).items() if stem and times > 1)
-    return Header(list(names), (note,) if changed else (), repeated)
+    note = f"More than one column is named {', '.join(sorted(repeated)[:5])}; the later ones are numbered."
+    return Header(list(names), (note,) if repeated else (), repeated)
 
 
 def readable(text: str) -> str:

@@ -124,6 +124,9 @@ def _tidied(lines: io.TextIOWrapper, delimiter: str, skip: int, tidy: IO[str]) -
             cells = next(reader)
         except StopIteration:
             break
+        except UnicodeDecodeError:
+            damage = f"begins as {lines.encoding.upper()}, but is damaged or was cut short"
+            raise ValueError(f"{damage} after line {reader.line_num:,}: save it again") from None
         except csv.Error as error:
             if "unexpected end of data" in str(error):
                 raise refused('has a quote (") that is not closed anywhere below') from None
@@ -230,7 +233,7 @@ def _named_errors(path: Path) -> Iterator[None]:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path.name} is not read: the gzipped data are damaged or cut short ({error})") from None
-    except ValueError as error:  # of what cannot be decoded among them
+    except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
     finally:
         csv.field_size_limit(limit)
