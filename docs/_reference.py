@@ -48,7 +48,7 @@ GUIDE = {
     "likely.row_store": "row-store",
     "likely.tabular": "tabular",
 }
-OWNERS = {"sklearn": "scikit-learn", "skorch": "skorch", "torchmetrics": "torchmetrics"}
+OWNERS = {"sklearn": "scikit-learn", "torchmetrics": "torchmetrics"}
 # Methods that other code calls, and those that scikit-learn adds to whatever has arguments of its own.
 INTERNAL = ("extra_repr", "nll", "get_metadata_routing")
 

@@ -419,7 +419,6 @@ EXTRAS = {
     "gpu": "fused kernels on a GPU (PyTorch's CUDA builds bring Triton along)",
     "lightning": "Lightning",
     "transformers": "Hugging Face's `Trainer`, Accelerate",
-    "skorch": "skorch",
     "torchmetrics": "torchmetrics",
     "mapie": "MAPIE",
     "onnx": "export to ONNX",

@@ -24,7 +24,6 @@ MODULES = [
     "likely.integrations.export",
     "likely.integrations.lightning",
     "likely.integrations.mapie",
-    "likely.integrations.skorch",
     "likely.integrations.torchmetrics",
     "likely.integrations.transformers",
     "likely.calibration",

@@ -20,22 +20,15 @@ def numbers(n: int = 60) -> dict[str, Any]:
     return {"x": x, "y": 3 * x + 0.1 * rng.normal(size=n)}
 
 
-@pytest.mark.parametrize("column", ["object", "category", "mapping", "array"])
+@pytest.mark.parametrize("column", ["object", "category"])
 def test_half_a_sign_is_shown_by_its_code(column: str, tmp_path: Path) -> None:
     words = [HALF if row == 3 else f"word {row % 4}" for row in range(60)]
-    data: Any = {**numbers(), "word": words}
-    if column == "object":
-        data = pd.DataFrame({**numbers(), "word": pd.Series(words, dtype=object)})
+    text: Any = pd.Series(words, dtype=object)
     if column == "category":
         levels = pd.Index([HALF, *(f"word {own}" for own in range(4))], dtype=object)
-        data = pd.DataFrame(
-            {**numbers(), "word": pd.Categorical.from_codes([levels.get_loc(own) for own in words], levels)}
-        )
-    if column == "array":
-        data = np.array(words, dtype=object)
-    report = likely.audit(data)
+        text = pd.Categorical.from_codes([levels.get_loc(own) for own in words], levels)
+    report = likely.audit(pd.DataFrame({**numbers(), "word": text}))
     report.save(tmp_path)
-    assert any("not valid Unicode" in note for note in report.notes) or column in ("mapping", "array")
     assert report.values is not None
     assert report.values.iloc[3, -1] == "half \\ud83d"
     assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["rows"] == 60

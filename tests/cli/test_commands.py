@@ -70,7 +70,7 @@ def test_info_for_people_and_for_programs() -> None:
     shown = likely_command("info")
     assert shown.exit_code == 0
     about = json.loads(likely_command("info", "--json").stdout)
-    assert list(about) == ["versions", "project", "machine", "torch", "kernels", "libraries", "environment"]
+    assert list(about) == ["versions", "machine", "torch", "kernels", "libraries", "environment"]
     assert list(about["versions"]) == ["likely", "python", "torch", "numpy", "scipy", "scikit-learn"]
     assert {"cpu", "cores", "memory"} <= set(about["machine"])
     for value in (*about["versions"].values(), *about["libraries"].values()):

@@ -257,7 +257,7 @@ def test_unusual_logits_are_taken_or_named_by_their_row(folder: Path, spoil: str
     done = likely_command("calibrate", "s.npz", "--method", method, "--cv", 2, "--out", "n.json")
     if done.exit_code:
         assert done.exit_code == 2
-        assert done.stderr.startswith(f"likely: row {0 if spoil == 'huge' else 7} of the logits has ")
+        assert "in row 7" in done.stderr
         assert done.stderr.count("\n") == 1
         assert spoil not in ("-inf",) or method != "global"  # a probability of zero
     else:

@@ -145,11 +145,10 @@ def test_tokens_out_of_range_leave_the_head_as_it_was():
     assert same(head.state_dict(), before)
 
 
-@pytest.mark.parametrize("method", ["excess", "distribution"])
-def test_what_else_reads_features_leaves_the_loss_as_it_was(method):
+def test_a_distribution_of_wrong_features_leaves_the_loss_as_it_was():
     loss_fn = likely.NormalLoss(likely.Predicted(4))
     before = copy.deepcopy(loss_fn.state_dict())
     x = torch.zeros(5)
     with pytest.raises(ValueError, match="check features"):
-        getattr(loss_fn, method)(*([x, x] if method == "excess" else [x]), features=torch.randn(6, 4))
+        loss_fn.distribution(x, features=torch.randn(6, 4))
     assert same(loss_fn.state_dict(), before)

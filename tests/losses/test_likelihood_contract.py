@@ -300,29 +300,6 @@ def test_full_differs_from_the_papers_form_by_a_constant(likelihood):
     torch.testing.assert_close(gap, gap.flatten()[0].expand_as(gap))
 
 
-@every
-def test_excess_is_zero_at_best_and_never_negative(likelihood):
-    prediction, target = likelihood.draw(20, 3)
-    loss_fn = likelihood.loss(**likelihood.phi, reduction="none")
-    above = loss_fn.excess(prediction, target)
-    assert (above >= 0).all()
-    assert not above.requires_grad
-    if likelihood.support in ("real", "angle"):
-        assert loss_fn.excess(target, target).abs().max() < 1e-12
-    if likelihood.support == "count":
-        best = torch.where(target == 0, -60.0, target).abs().log() * torch.where(target == 0, -20.0, 1.0)
-        assert loss_fn.excess(best, target).abs().max() < 1e-6
-    if likelihood.support == "positive":
-        assert loss_fn.excess(target.log(), target).abs().max() < 1e-12
-    if likelihood.support in ("unit", "ordered"):
-        for y in target.unique()[:20]:
-            found = optimize.minimize_scalar(lambda x: loss_fn(as_double(x), y).item(), bracket=(-1, 1))  # noqa: B023
-            assert loss_fn.excess(as_double(found.x), y) < 1e-12
-    if likelihood.support == "class":
-        sure = 1e3 * torch.nn.functional.one_hot(target, 3).double()
-        assert loss_fn.excess(sure, target).abs().max() < 1e-12
-
-
 class EveryLoss(torch.nn.Module):
     """All losses in one module: what the compiler needs to begin with is then paid once."""
 

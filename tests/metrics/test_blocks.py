@@ -255,8 +255,8 @@ def test_what_needs_all_rows_says_so():
         metrics.crps(in_blocks(y, 3), torch.distributions.Normal(torch.zeros(len(y)), 1.0))
     with pytest.raises(TypeError, match="pit_histogram needs no draws"):
         Running(metrics.quantile_calibration_error).update([1, 2], torch.distributions.Poisson(torch.ones(2)))
-    with pytest.raises(ValueError, match="rows first"):
-        metrics.crps_from_samples(in_blocks(np.zeros(6), 2), in_blocks(np.zeros((4, 6)), 2), axis=0)
+    with pytest.raises(ValueError, match="samples must have as many rows as the table"):
+        metrics.crps_from_samples(in_blocks(np.zeros(6), 2), in_blocks(np.zeros((4, 6)), 2))
 
 
 def test_mistakes_with_running():

@@ -164,7 +164,7 @@ MISTAKES = {
     "samples along the other axis": (
         lambda: m.crps_from_samples(target, np.zeros((7, 3))),
         ValueError,
-        r"samples has shape \(7, 3\) and y_true \(3,\), which does not fit axis=-1: pass axis=0",
+        r"samples of shape \(7, 3\) need one axis more than y_true \(3,\), the last: move their first",
     ),
     "one sample, fair": (
         lambda: m.crps_from_samples([0.0], [[1.0]], fair=True),

@@ -95,9 +95,12 @@ def moments(features: Rows, weight: Array) -> tuple[Array, Array]:
     """Return the weighted mean and deviation of every feature; 1 for the deviation of a constant."""
     total = float(weight.sum())
 
+    def numbers(rows: Any) -> Array:
+        return np.asarray(features[rows].double().cpu().numpy())
+
     def ends(rows: Any) -> Array:
-        low, high = (end.double().cpu().numpy() for end in torch.aminmax(features[rows], dim=0))
-        return np.stack([-low, high])
+        block = numbers(rows)
+        return np.stack([-block.min(0), block.max(0)])
 
     negative, high = features.total(ends, add=np.maximum)
     low = -negative
@@ -105,14 +108,13 @@ def moments(features: Rows, weight: Array) -> tuple[Array, Array]:
     unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
 
     def mean_of(rows: Any) -> Array:
-        return np.asarray((np.asarray(weight[rows]) @ (features[rows].double().cpu().numpy() / unit)) / total)
+        return np.asarray((np.asarray(weight[rows]) @ (numbers(rows) / unit)) / total)
 
     mean = features.total(mean_of)
     mean = np.where(low == high, low / unit, mean)  # exact, so that a constant less its mean is zero
 
     def square_of(rows: Any) -> Array:
-        away = features[rows].double().cpu().numpy() / unit - mean
-        return np.asarray((np.asarray(weight[rows]) @ away**2) / total)
+        return np.asarray((np.asarray(weight[rows]) @ (numbers(rows) / unit - mean) ** 2) / total)
 
     square = features.total(square_of)
     mean, deviation = mean * unit, np.sqrt(square) * unit

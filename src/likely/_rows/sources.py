@@ -16,22 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from likely._rows.stored_tables import Dask, Files, Source, drawn, is_dask, is_files, is_one_file, names_files
-
-__all__ = [
-    "Source",
-    "Split",
-    "Spooled",
-    "by_blocks",
-    "drawn",
-    "is_one_file",
-    "is_source",
-    "names_files",
-    "refuse_blocks",
-    "source_of",
-    "split_source",
-    "spooled",
-]
+from likely._rows.stored_tables import Dask, Files, is_dask, is_files
+from likely._rows.stored_tables import Source as Source
+from likely._rows.stored_tables import drawn as drawn
+from likely._rows.stored_tables import is_one_file as is_one_file
+from likely._rows.stored_tables import names_files as names_files
 
 _WIDE = ("logits", "features", "samples", "quantiles")  # arguments with several numbers per row; all others have one
 Arrays = dict[str, NDArray[Any]]

@@ -7,11 +7,10 @@ import functools
 import glob
 import operator
 import os
-import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 import joblib
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 T = TypeVar("T")
 BLOCK_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
@@ -35,6 +35,7 @@ class Source(ABC):
 
     names: list[str] | None = None  # of the columns; None of an array
     width: int  # number of columns
+    paths: Sequence[str] = ()  # local files of the table
     others: tuple[Any, ...] = ()  # further arguments of functions: columns by name, or a part for each block
 
     @abstractmethod
@@ -49,15 +50,13 @@ class Source(ABC):
     def parts_of(self, other: Any) -> Sequence[Any]:
         """Return the rows of another table or array that belong to each block."""
 
-    def with_columns(self, other: Any, argument: str = "") -> Source:
+    def with_columns(self, other: Any, argument: str = "columns") -> Source:
         """Return a source whose blocks have one further argument: columns by name, or rows of another table."""
         source, names = copy.copy(self), _names(other)
         missing = [name for name in names if name not in (self.names or ())]
         if missing:
-            where = f"{argument}={other!r}: " if argument else ""
-            known = "the table is an array, without names" if self.names is None else "there are "
-            known += ", ".join((self.names or [])[:10])
-            raise ValueError(f"{where}there is no column {missing[0]!r}: {known}")
+            known = f"there are {', '.join(self.names[:10])}" if self.names else "the table is an array, without names"
+            raise ValueError(f"{argument}={other!r}: there is no column {missing[0]!r}: {known}")
         if names:
             source.names = [name for name in self.names or () if name not in names]
             source.width = len(source.names)
@@ -83,11 +82,6 @@ class Source(ABC):
     def sizes(self) -> list[int]:
         """The number of rows of each block."""
         return list(self.run(len, []))
-
-    @property
-    def paths(self) -> list[str]:
-        """The local files of the table, if any."""
-        return []
 
     @property
     def starts(self) -> list[int]:
@@ -135,7 +129,7 @@ def _picked(stride: int, *blocks: Any) -> tuple[Any, ...]:
     *parts, start = blocks
     rows = drawn(start, len(parts[0]), stride)
     # By an index, because a view would keep the whole block in memory.
-    return tuple(part.iloc[rows] if hasattr(part, "iloc") else part[rows] for part in parts)
+    return tuple(_safe_indexing(part, rows) for part in parts)
 
 
 def drawn(start: int, rows: int, stride: int) -> NDArray[np.int64]:
@@ -166,8 +160,8 @@ def _cut(array: Any, source: Source) -> list[Any]:
     """Split an array into the rows of each block."""
     if len(array) != len(source):
         raise ValueError(f"the table has {len(source):,} rows, and what belongs to it has {len(array):,}")
-    rows = [slice(start, start + size) for start, size in zip(source.starts, source.sizes, strict=True)]
-    return [array.iloc[block] if hasattr(array, "iloc") else np.asarray(array[block]) for block in rows]
+    ends = zip(source.starts, source.sizes, strict=True)
+    return [_safe_indexing(array, slice(start, start + size)) for start, size in ends]
 
 
 def is_dask(X: Any) -> bool:
@@ -188,12 +182,9 @@ class Dask(Source):
         """See :meth:`Source.parts_of`."""
         if not is_dask(other):
             return _cut(other, self)
-        ours, theirs = (getattr(table, "chunks", [()])[0] for table in (self.collection, other))
-        if ours and theirs and not np.isnan([*ours, *theirs]).any():
-            other = other.rechunk({0: ours})
-        parts = _blocks(other)
-        if len(parts) != len(self.blocks):
-            raise ValueError(f"the table has {len(self.blocks)} blocks, and what belongs to it has {len(parts)}")
+        parts, blocks = _blocks(other), len(self.blocks)
+        if len(parts) != blocks:
+            raise ValueError(f"the table has {blocks} blocks, and what belongs to it has {len(parts)}: rechunk it")
         return parts
 
     def run(self, call: Callable[..., T], parts: Sequence[Sequence[Any]]) -> Iterator[T]:
@@ -243,31 +234,12 @@ def _by_dask(call: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterat
     from dask.delayed import delayed
 
     calls = iter(calls)
-    with _naming_scheduler():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # Dask advises to scatter models
         # It goes to each worker once. If it is lost with a worker, Dask computes it again.
         shared = delayed(call, pure=False).persist()
     while batch := [shared(*arguments) for arguments in islice(calls, MAX_AT_ONCE)]:
-        with _naming_scheduler():
-            results = compute(*batch)
-        yield from results
-
-
-@contextmanager
-def _naming_scheduler() -> Iterator[None]:
-    """Turn the errors of a client whose scheduler is gone into one line with the scheduler's address."""
-    client = None
-    if distributed := sys.modules.get("distributed"):
-        with suppress(ValueError):  # there is no client
-            client = distributed.Client.current()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # Dask advises to scatter models
-            yield
-    except Exception as error:
-        # A task is cancelled only after the status has changed; a question to the scheduler can fail before.
-        if client is None or (client.status == "running" and type(error).__name__ != "CommClosedError"):
-            raise
-        raise ConnectionError(f"the Dask scheduler at {client.scheduler.address} was lost") from None
+        yield from compute(*batch)
 
 
 def is_files(X: Any) -> bool:
@@ -323,6 +295,7 @@ class Files(Source):
             self.dataset = _dataset(list(X) if isinstance(X, list | tuple) else [X])
             self.schema = _schema(self.dataset)
         self.names, self.width = list(self.schema.names), len(self.schema.names)
+        self.paths = [path for path in self.dataset.files if os.path.exists(path)]
 
     def parts_of(self, other: Any) -> Sequence[Any]:
         """See :meth:`Source.parts_of`."""
@@ -342,11 +315,6 @@ class Files(Source):
     def sizes(self) -> list[int]:
         """The number of rows of each block, which Parquet stores in its header."""
         return [piece.rows for piece in self._pieces()]
-
-    @property
-    def paths(self) -> list[str]:
-        """See :meth:`Source.paths`."""
-        return [path for path in self.dataset.files if os.path.exists(path)]
 
     def map_rows(self, compute: Callable[..., Any], none: NDArray[Any]) -> Any:
         """Return a NumPy array."""
@@ -419,9 +387,8 @@ def _found(path: str) -> tuple[Any, list[str]]:
     entries = [root] if system.exists(root) else sorted(system.glob(root))
     files: list[str] = []
     for entry in entries:
-        inside = sorted(system.find(entry, detail=True).items())  # pipes and devices among it
-        regular = [file for file, about in inside if about["type"] == "file" and Path(file).suffix.lower() in ENDINGS]
-        files += regular if system.isdir(entry) else [entry]
+        inside = {file for file in system.find(entry) if Path(file).suffix.lower() in ENDINGS and system.isfile(file)}
+        files += sorted(inside) if system.isdir(entry) else [entry]  # without pipes and devices
     if not files:
         reason = f"holds no file that ends in {', '.join(ENDINGS)}" if entries else "does not exist"
         raise FileNotFoundError(f"{path} {reason}")
@@ -436,12 +403,10 @@ def _schema(dataset: Any) -> Any:
     for fragment in dataset.get_fragments():
         with _naming(fragment.path):
             own, known = fragment.physical_schema, first.physical_schema
-        for name in () if own.equals(known) else dict.fromkeys([*known.names, *own.names]):
-            kinds = [of_file.field(name).type if name in of_file.names else "not there" for of_file in (own, known)]
-            try:
-                pa.unify_schemas([pa.schema({name: kind}) for kind in kinds], promote_options="permissive")
-            except (TypeError, ValueError):  # they have no type in common, or it is no type
-                difference = f"{name!r} is {kinds[0]}, and {kinds[1]} in {first.path}"
-                raise ValueError(f"{fragment.path} has other columns: {difference}") from None
-        schema = pa.unify_schemas([schema, own], promote_options="permissive")
+        try:
+            for name in set(own.names) ^ set(known.names):
+                raise ValueError(f"{name!r} is not there" + f" in {first.path}" * (name in own.names))
+            schema = pa.unify_schemas([schema, own], promote_options="permissive")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{fragment.path} has other columns: {error}") from None
     return schema

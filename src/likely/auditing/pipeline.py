@@ -68,7 +68,7 @@ def audit(
 
     Pass one of two kinds of input:
 
-    - ``data``, a table (a path to CSV, Parquet, Arrow or npz, a pandas, Polars or Arrow frame, an array, a mapping of
+    - ``data``, a table (a path to CSV, Parquet or Arrow, a pandas, Polars or Arrow frame, an array, a mapping of
       columns; a folder, glob, URL or list of Parquet, Feather or CSV files, a Dask array or frame) and, to judge its
       labels or targets, ``target``, the name of that column. ``test`` is a second table that should share no row
       with the first;

@@ -37,7 +37,7 @@ def audit_command(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A table (CSV, TSV, Parquet, Arrow or npz), or several files, a folder, a glob or a URL of Parquet, "
+            help="A table (CSV, TSV, Parquet or Arrow), or several files, a folder, a glob or a URL of Parquet, "
             "Feather or CSV.",
             metavar="DATA",
         ),

@@ -101,8 +101,6 @@ def error_line(error: BaseException) -> str:
         text = f"{where if isinstance(where, int) else os.fspath(where)}: {error.strerror}"
     elif isinstance(error, MemoryError):
         text = f"there is not enough memory for this {text}"
-    elif isinstance(error, RecursionError):
-        text = "something in the input is nested too deeply"
     elif not isinstance(error, ValueError | OSError | ImportError):
         text = f"a bug in likely, {type(error).__name__}: {text}; please report it with {TRACEBACK}=1 set"
     return safe(" ".join(text.split()) or type(error).__name__)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,14 +47,13 @@ def calibrate(
     if outputs.are_probabilities:
         calibrator.set_params(inputs="probabilities")
     about = {**outputs.about(source_name(data)), "task": outputs.task, "method": method}
-    with _naming_the_row(outputs, method):
-        tell("fitting", 0.0)
-        fitted = _fit(calibrator, outputs)
-        if hasattr(fitted, "name_"):  # of the best of several, which may have been averaged with others
-            about["chosen"] = list(getattr(fitted, "members_", [fitted.name_]))
-        about["random_state"] = random_state
-        if cv:
-            about |= _cross_validated(calibrator, outputs, cv, random_state, tell)
+    tell("fitting", 0.0)
+    fitted = _fit(calibrator, outputs)
+    if hasattr(fitted, "name_"):  # of the best of several, which may have been averaged with others
+        about["chosen"] = list(getattr(fitted, "members_", [fitted.name_]))
+    about["random_state"] = random_state
+    if cv:
+        about |= _cross_validated(calibrator, outputs, cv, random_state, tell)
     save(fitted, out, about=about)
     return about | {"out": str(out)}
 
@@ -82,8 +80,6 @@ def _made(method: str, outputs: Outputs, likelihood: str | None, random_state: i
         raise ValueError(
             f"--method for {outputs.task} must be one of {', '.join(known)}, or several joined by +; got {method}"
         )
-    if "feature" in names and outputs.features is None:
-        raise ValueError("--method feature needs features, and the file has none: name them by --features")
     parts = [
         make_calibrator(name) if classifier else SCALE_METHODS[name](likelihood=likelihood or "normal")
         for name in names
@@ -100,17 +96,6 @@ def _check_rows(outputs: Outputs, cv: int) -> None:
         raise ValueError(f"there are {len(outputs)} rows, and {cv} folds need {2 * cv}: choose fewer with --cv")
     if outputs.task == "classification" and bool((outputs.truth == outputs.truth[0]).all()):
         raise ValueError(f"all {len(outputs)} labels are {outputs.truth[0]}: calibration needs at least two classes")
-
-
-@contextmanager
-def _naming_the_row(outputs: Outputs, method: str) -> Iterator[None]:
-    """If a fit fails, name the row that is probably the reason."""
-    try:
-        yield
-    except (ValueError, ArithmeticError) as error:
-        if (row := outputs.unusual_row()) is None:
-            raise
-        raise ValueError(f"{row}, which makes --method {method} fail: {error}") from None
 
 
 def _fit(calibrator: Any, outputs: Outputs) -> Any:
@@ -149,9 +134,8 @@ def _before(outputs: Outputs, calibrator: Any) -> pd.DataFrame | None:
         return _of_logits(predicted, outputs.truth)
     if outputs.scale is None:
         return None
-    steps = getattr(calibrator, "steps", None)
-    likelihood = steps[0][1].likelihood if steps else calibrator.likelihood
-    family = torch.distributions.Laplace if likelihood == "laplace" else torch.distributions.Normal
+    laplace = "laplace" in calibrator.get_params().values()
+    family = torch.distributions.Laplace if laplace else torch.distributions.Normal
     scale = np.asarray(outputs.scale, dtype=np.float64)
     return _of_distribution(family(torch.as_tensor(predicted), torch.as_tensor(scale)), outputs.truth)
 

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from importlib.metadata import metadata
 from pathlib import Path
 
 from likely import _machine
@@ -29,7 +28,6 @@ def report() -> dict[str, Section]:
     """All sections, in the order in which they are printed."""
     sections: dict[str, Callable[[], Section]] = {
         "versions": _machine.versions,
-        "project": _addresses,
         "machine": _hardware,
         "torch": _torch,
         "kernels": _kernels,
@@ -67,12 +65,6 @@ def _attempt(section: Callable[[], Section]) -> Section:
         return section()
     except Exception as error:  # a broken install is what reports are about
         return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
-
-
-def _addresses() -> Section:
-    """Where the project lives, without addresses that only stand for others."""
-    listed = (line.split(", ", 1) for line in metadata("likely").get_all("Project-URL") or ())
-    return {name: address for name, address in listed if ".invalid" not in address}
 
 
 def _hardware() -> Section:

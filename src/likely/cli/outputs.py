@@ -66,20 +66,6 @@ class Outputs:
         notes = {"notes": list(self.notes)} if self.notes else {}
         return {"data": data, "rows": len(self), **classes, "features": features, **notes}
 
-    def unusual_row(self) -> str | None:
-        """The first row with a value that makes most fits fail: an infinity, or a number beyond single precision."""
-        parts = {
-            TASKS[self.task][0]: self.predicted,
-            "truth": self.truth,
-            "scale": self.scale,
-            "features": self.features,
-        }
-        for name, array in parts.items():
-            values = np.zeros((1, 1)) if array is None else np.asarray(array, np.float64).reshape(len(array), -1)
-            for row, column in np.argwhere(~(np.abs(values) < np.finfo(np.float32).max)):
-                return f"row {row} of the {name} has {values[row, column]:g}"
-        return None
-
 
 @dataclass(frozen=True)
 class Arrays:
@@ -222,7 +208,7 @@ def one_or_several(named: list[str] | None) -> tuple[Any, list[str]]:
     if is_one_file(data):
         return Path(named[0]), named
     source = source_of(data)
-    return data, [] if source is None else source.paths
+    return data, [] if source is None else list(source.paths)
 
 
 def several_files(data: Any) -> Source | None:

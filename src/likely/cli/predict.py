@@ -80,14 +80,7 @@ class _Predictor:
     def __call__(self, block: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """The predictions for the file, or for a block of several, and what is printed about it."""
         outputs = read_outputs(self.data, self.names, task=self.task, truth=False, table=block)
-        arrays = self._arrays(self._needed(outputs))
-        for name, array in arrays.items():  # a CSV would show NaN as an empty cell
-            rows = np.flatnonzero(np.isnan(array).reshape(len(array), -1).any(1))
-            if len(rows):
-                raise ValueError(
-                    f"{self.model} predicts NaN as {name} of row {rows[0]} ({len(rows)} such rows): nothing is written"
-                )
-        return arrays, outputs.about(source_name(self.data))
+        return self._arrays(self._needed(outputs)), outputs.about(source_name(self.data))
 
     def _needed(self, outputs: Outputs) -> Outputs:
         """The outputs that the model reads; an error where one is missing."""

@@ -65,19 +65,17 @@ class Caught:
         return {**values, **self.last}
 
     def report(self) -> dict[str, float]:
-        """Return numbers for a logger, and warn once of each parameter that collapses."""
+        """Return numbers for a logger, and warn once of each parameter that collapses.
+
+        One number under the name of its parameter; for several values their mean, minimum and maximum.
+        """
         self._follow()
+        numbers: dict[str, float] = {}
         for name, value in self.values().items():
             wrong = None if name in self.warned else trouble(name, self.parameters[name], value)
             if wrong:
                 self.warned.add(name)
                 warnings.warn(f"{name} {wrong}", UserWarning, stacklevel=3)
-        return self.numbers()
-
-    def numbers(self) -> dict[str, float]:
-        """Return one number under the name of its parameter; for several values their mean, minimum and maximum."""
-        numbers: dict[str, float] = {}
-        for name, value in self.values().items():
             if value.numel() == 1:
                 numbers[f"likelihood/{name}"] = float(value)
             else:

@@ -66,7 +66,6 @@ class LikelihoodLoss(nn.Module):
     family: ClassVar[type[Distribution]]
     beta: float = 0.0
     __signature__: ClassVar[inspect.Signature]
-    _of_classes: ClassVar[bool] = False  # whose NLL is never negative
     _harmless: ClassVar[float] = 0.5  # allowed as prediction and as target
     _fused: ClassVar[Fused | None] = None
     _formula: ClassVar[Callable[..., Tensor] | None] = None  # of the NLL per element, where there is a kernel too
@@ -271,38 +270,6 @@ class LikelihoodLoss(nn.Module):
             nll = nll * phi["scale"].detach() ** (2 * self.beta)
         return self._reduce(nll, self._counted(target), sample_weight)
 
-    def excess(
-        self,
-        prediction: Tensor,
-        target: Tensor,
-        *,
-        features: Features = None,
-        index: Tensor | None = None,
-        sample_weight: Tensor | None = None,
-    ) -> Tensor:
-        """Compute the NLL minus its value at a zero residual, which is never negative, for logging.
-
-        The likelihood of real numbers is a density, so its NLL may be negative. That is not an error, but such values
-        cannot be shown on a logarithmic scale. That of classes is never negative, and is returned as it is.
-
-        Args:
-            prediction: as in :meth:`forward`.
-            target: as in :meth:`forward`.
-            features: as in :meth:`forward`.
-            index: as in :meth:`forward`.
-            sample_weight: as in :meth:`forward`.
-
-        Returns:
-            A scalar, or one value per element under ``reduction="none"``, without a gradient.
-        """
-        self._check(prediction, target)
-        with torch.no_grad(), self._unchanged_on_error():
-            phi = self._phi(prediction, features, index)
-            above = self._nll(prediction, target, phi)
-            if not self._of_classes:
-                above = (above - self._lowest(prediction, target, phi)).clamp(min=0)
-            return self._reduce(above, self._counted(target), sample_weight)
-
     def distribution(
         self, prediction: Tensor, *, features: Features = None, index: Tensor | None = None
     ) -> Distribution:
@@ -435,10 +402,6 @@ class LikelihoodLoss(nn.Module):
         if not hasattr(self, "nll"):
             raise TypeError(f"{type(self).__name__} defines no likelihood: use one of its subclasses")
         return type(self).nll(prediction, target, **phi, **self._options(reduction))
-
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """The NLL of the best possible prediction for this target."""
-        return self._nll(target.to(prediction.dtype), target, phi)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         if not hasattr(self, "family"):

@@ -55,11 +55,6 @@ class Moment(NamedTuple):
 # of a process, is an input of the graph of the second to torch.compile, which CUDA kernels of torch 2.11 cannot read.
 
 
-def squared_error(mean: Tensor, target: Tensor) -> Tensor:
-    """The term of a root mean square."""
-    return (target - mean).square()
-
-
 def absolute_error(mean: Tensor, target: Tensor) -> Tensor:
     """The term of a mean absolute error."""
     return (target - mean).abs()
@@ -70,7 +65,7 @@ def root_error(mean: Tensor, target: Tensor) -> Tensor:
     return (target - mean).abs().sqrt()
 
 
-root_mean_square = Moment(torch.sqrt, squared_error)
+root_mean_square = Moment(torch.sqrt, lambda mean, target: (target - mean).square())
 mean_absolute = Moment(lambda mean: mean, absolute_error)
 # The mean of √|z| is .822 where z is normal, .899 where it has Student's t distribution with 4 degrees of freedom, and
 # .999 where it has Barron's with α = 1.

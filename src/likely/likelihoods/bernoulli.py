@@ -153,7 +153,6 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 
     weight: Tensor | None
     pos_weight: Tensor | None
-    _of_classes = True
 
     def __init__(
         self,

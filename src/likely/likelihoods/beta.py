@@ -184,9 +184,6 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
     def _mean(self, prediction: Tensor) -> Tensor:
         return prediction.sigmoid()
 
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return self._nll(torch.logit(target).to(prediction.dtype), target, phi)
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         shapes = (phi["concentration"] * torch.sigmoid(x) for x in (prediction, -prediction))
         return Beta(*(shape.clamp(min=torch.finfo(shape.dtype).tiny) for shape in shapes))

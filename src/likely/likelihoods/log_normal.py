@@ -10,8 +10,8 @@ from torch import distributions as td
 from torch.distributions import constraints
 
 from likely.likelihoods._distribution import EACH, Array
-from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form, logarithm
-from likely.likelihoods._loss import Phi, ScaleLoss
+from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
+from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import Moment, scale_slot
 from likely.likelihoods.normal import normal_nll
@@ -127,9 +127,6 @@ class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=_SCAL
     >>> LogNormalLoss(scale=2.0)(torch.zeros(2), torch.tensor([1.0, 10.0]))
     tensor(3.0947)
     """
-
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return self._nll(logarithm(prediction, target), target, phi)
 
 
 def _crps(distribution: LogNormal, y: Array) -> Array:

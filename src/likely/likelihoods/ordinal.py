@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid
 from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import Array, OfForm, check_support
-from likely.likelihoods._loss import LikelihoodLoss, Phi
+from likely.likelihoods._loss import LikelihoodLoss
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
 from likely.parameters import Fixed, Global, Parameter
@@ -277,12 +277,6 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
 
     def _options(self, reduction: str) -> dict[str, Any]:
         return {"reduction": reduction, "validate_args": self.validate_args}
-
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """Halfway between the two cut points; at either end every class but one can be ruled out."""
-        lower, upper = _ends(target, phi["cutpoints"])
-        middle = 0.5 * (lower + upper)
-        return torch.where(middle.isinf(), 0.0, self._nll(middle.nan_to_num(), target, phi))
 
 
 def _crps(distribution: Ordinal, y: Array) -> Array:

@@ -125,10 +125,6 @@ class RateLoss(LikelihoodLoss):
             prediction = self._rate(prediction)
         return super()._nll(prediction, target, phi, reduction)
 
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        rate = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return type(self).nll(rate, target, **phi, **{**self._options("none"), "log_input": False})
-
     def _mean(self, prediction: Tensor) -> Tensor:
         return self._rate(prediction)
 

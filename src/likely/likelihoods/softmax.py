@@ -313,7 +313,6 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         self.register_buffer("weight", as_weight("weight", weight))
 
     weight: Tensor | None
-    _of_classes = True
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return _axes(prediction)[1]

@@ -166,7 +166,7 @@ def sums_of(metric: Any, rows: Mapping[str, Any], options: Mapping[str, Any]) ->
     """Return the sums that a metric needs, of rows in memory or in blocks; None where no row has a positive weight."""
     if not _any_table(rows.values()):
         return RECIPES[metric].of_block(rows, options)
-    source, columns, scalars = _side_by_side(rows, options)
+    source, columns, scalars = _side_by_side(rows)
     return source.total(_SumsOfBlock(metric, columns, {**options, **scalars}), added)
 
 
@@ -204,7 +204,7 @@ def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> An
         if total is None:
             raise ValueError("there is no row of positive weight: give at least one")
         return RECIPES[metric].result(total, **options)
-    source, columns, scalars = _side_by_side(rows, options)
+    source, columns, scalars = _side_by_side(rows)
     targets = _targets(source.names if columns.main == "y_true" else rows["y_true"])
     call = _RowsOfBlock(metric, columns, {**options, **scalars}, (-1, *targets))
     return source.map_rows(call, np.empty((0, *targets)))
@@ -247,19 +247,8 @@ def _any_table(values: Any) -> bool:
     return any(_any_table(value) if isinstance(value, tuple) else _is_table(value) for value in values)
 
 
-def _side_by_side(rows: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[Source, Split, dict[str, Any]]:
+def _side_by_side(rows: Mapping[str, Any]) -> tuple[Source, Split, dict[str, Any]]:
     """Return one table of all arguments with rows, the rule that splits its blocks, and the scalars among them."""
-    parts = _parts(rows, options)
-    main = _main_table(parts)
-    source = source_of(parts.pop(main))
-    assert source is not None
-    scalars = {name: value for name, value in parts.items() if name in rows and _is_scalar(value)}
-    others = {name: _beside(value, source.names) for name, value in parts.items() if name not in scalars}
-    return *split_source(main, source, others), scalars
-
-
-def _parts(rows: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with rows, the ends of an interval apart, or raise an error for those that no block has."""
     parts = dict(rows)
     if "interval" in parts:
         parts["lower"], parts["upper"] = parts.pop("interval")
@@ -267,9 +256,12 @@ def _parts(rows: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any
         raise TypeError(
             "a torch distribution is in memory, but y_true is in blocks: give mean= and scale=, or use Running"
         )
-    if options.get("axis", -1) == 0:
-        raise ValueError("axis=0 is the axis along which blocks are split: give samples and quantiles with rows first")
-    return parts
+    main = _main_table(parts)
+    source = source_of(parts.pop(main))
+    assert source is not None
+    scalars = {name: value for name, value in parts.items() if name in rows and _is_scalar(value)}
+    others = {name: _beside(value, source.names) for name, value in parts.items() if name not in scalars}
+    return *split_source(main, source, others), scalars
 
 
 def _main_table(parts: Mapping[str, Any]) -> str:

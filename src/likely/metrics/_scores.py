@@ -184,7 +184,6 @@ def crps_from_samples(
     y_true: Input,
     samples: Input,
     *,
-    axis: int = -1,
     fair: bool = False,
     sample_weight: Input | None = None,
     reduction: str = "mean",
@@ -197,8 +196,8 @@ def crps_from_samples(
 
     Args:
         y_true: targets, shape (n,) or (n, k).
-        samples: m samples per target, with one axis more than ``y_true``.
-        axis: axis of ``samples`` along which they lie; 0 for ``distribution.sample((m,))``.
+        samples: m samples per target, shape (n, m) or (n, k, m). Those of torch,
+            ``distribution.sample((m,))``, have m first: move it with ``.movedim(0, -1)``.
         fair: whether to divide the second sum by :math:`2m(m-1)`. The expectation is then the CRPS of the distribution
             that the samples were drawn from, whatever their number; the plain form is larger by :math:`E|X - X'| / 2m`.
         sample_weight: weight per row, shape (n,); None for equal weights.
@@ -217,7 +216,7 @@ def crps_from_samples(
     See Also:
         :func:`crps`, :func:`crps_from_quantiles`.
     """
-    y, x = _with_axis(y_true, "samples", samples, axis)
+    y, x = _per_target(y_true, "samples", samples)
     count = x.shape[-1]
     if fair and count < 2:
         raise ValueError("fair=True needs at least two samples per row: draw more, or pass fair=False")
@@ -233,7 +232,6 @@ def crps_from_quantiles(
     quantiles: Input,
     levels: Input,
     *,
-    axis: int = -1,
     sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
@@ -247,9 +245,8 @@ def crps_from_quantiles(
 
     Args:
         y_true: targets, shape (n,) or (n, k).
-        quantiles: m predicted quantiles per target, ascending, with one axis more than ``y_true``.
+        quantiles: m predicted quantiles per target, ascending, shape (n, m) or (n, k, m).
         levels: their probabilities, ascending in (0, 1), shape (m,).
-        axis: axis of ``quantiles`` along which the levels lie.
         sample_weight: weight per row, shape (n,); None for equal weights.
         reduction: ``"mean"``, or ``"none"`` for one value per target.
 
@@ -267,7 +264,7 @@ def crps_from_quantiles(
     See Also:
         :func:`crps`, :func:`crps_from_samples`.
     """
-    y, q = _with_axis(y_true, "quantiles", quantiles, axis)
+    y, q = _per_target(y_true, "quantiles", quantiles)
     p = as_array("levels", levels).astype(np.float64)
     if p.shape != q.shape[-1:]:
         raise ValueError(
@@ -283,13 +280,9 @@ def crps_from_quantiles(
     return average(2 * pinball @ cells, as_weight(sample_weight, len(y)), reduction)
 
 
-def _with_axis(y_true: Input, name: str, values: Input, axis: int) -> tuple[Array, Array]:
-    y = as_array("y_true", y_true).astype(np.float64)
-    x = as_array(name, values).astype(np.float64)
-    if y.ndim == 0 or x.ndim != y.ndim + 1 or not -x.ndim <= axis < x.ndim:
-        raise ValueError(f"{name} has shape {x.shape} and y_true {y.shape}: give {name} one axis more than y_true")
-    moved = np.moveaxis(x, axis, -1)
-    if moved.shape[:-1] != y.shape:
-        hint = "pass axis=0" if x.shape[1:] == y.shape else "give one set per target"
-        raise ValueError(f"{name} has shape {x.shape} and y_true {y.shape}, which does not fit axis={axis}: {hint}")
-    return y, moved
+def _per_target(y_true: Input, name: str, values: Input) -> tuple[Array, Array]:
+    y, x = (as_array(what, array).astype(np.float64) for what, array in (("y_true", y_true), (name, values)))
+    if y.ndim == 0 or x.shape[:-1] != y.shape:
+        hint = "move their first axis to the end, by movedim(0, -1)" if x.shape[1:] == y.shape else "one set per target"
+        raise ValueError(f"{name} of shape {x.shape} need one axis more than y_true {y.shape}, the last: {hint}")
+    return y, x

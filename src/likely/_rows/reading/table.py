@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,13 +45,15 @@ def read_header(header: Iterable[Any]) -> Header:
     stems = [readable(str(name)).strip() for name in header]
     names: dict[str, None] = {}  # a set that keeps its order
     for place, stem in enumerate(stems, start=1):
-        base = stem or f"column {place}"
-        numbered = chain([base], (f"{base} ({number})" for number in count(2)))
-        names[next(name for name in numbered if name not in names)] = None
-    changed = sorted({stem for name, stem in zip(names, stems, strict=True) if stem and name != stem})
-    note = f"More than one column is named {', '.join(changed[:5])}; the later ones are numbered."
+        name = base = stem or f"column {place}"
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{base} ({number})"
+        names[name] = None
     repeated = frozenset(stem for stem, times in Counter(stems).items() if stem and times > 1)
-    return Header(list(names), (note,) if changed else (), repeated)
+    note = f"More than one column is named {', '.join(sorted(repeated)[:5])}; the later ones are numbered."
+    return Header(list(names), (note,) if repeated else (), repeated)
 
 
 def readable(text: str) -> str:
@@ -64,30 +65,14 @@ def readable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def from_mapping(columns: Mapping[Any, Any]) -> pd.DataFrame:
-    """A frame of columns by their names."""
-    try:
-        return pd.DataFrame(columns)
-    except UnicodeEncodeError:
-        return pd.DataFrame({_mended(name): [_mended(cell) for cell in column] for name, column in columns.items()})
-
-
-def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The frame with text that can be written, and what is to be told of it."""
-    mended: dict[str, Any] = {}
-    for name, kind in frame.dtypes.items():
-        if getattr(kind, "storage", kind.kind) in ("O", "python"):  # Arrow's text is Unicode
-            values = getattr(kind, "categories", frame[name])
-            if any(isinstance(value, str) and readable(value) != value for value in values):
-                mended[str(name)] = frame[name].map(_mended)
-    if not mended:
-        return frame, ()
-    note = f"Text that is not valid Unicode is shown by its codes, such as \\ud800, in {listed(list(mended))}."
-    return frame.assign(**mended), (note,)
+def mend_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with text that can be written."""
+    # Arrow's text is Unicode; Python's, in objects and categories, need not be.
+    loose = [name for name, kind in frame.dtypes.items() if getattr(kind, "storage", kind.kind) in ("O", "python")]
+    return frame.assign(**{name: frame[name].map(_mended) for name in loose})
 
 
 def _mended(value: Any) -> Any:
-    """A cell, or a name, with its text mended."""
     return readable(value) if isinstance(value, str) else value
 
 
