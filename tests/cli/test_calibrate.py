@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
 from typer.testing import CliRunner, Result
 
 from likely import calibration, cli
@@ -271,6 +274,33 @@ def test_labels_that_are_whole_floats_are_fine(tmp_path: Path) -> None:
     np.savez(tmp_path / "o.npz", **labelled(labels=(np.arange(60) % C).astype(float)))
     done = likely_command("calibrate", tmp_path / "o.npz", "--method", "global", "--out", tmp_path / "m.json")
     assert done.exit_code == 0, done.stderr
+
+
+def test_labels_that_are_texts_name_the_columns_as_in_a_table_of_scikit_learns_predictions(tmp_path: Path) -> None:
+    flowers = load_iris()
+    names = flowers.target_names[flowers.target]
+    model = LogisticRegression(C=100, max_iter=1000)
+    proba = cross_val_predict(model, flowers.data, names, method="predict_proba")
+    table = pd.DataFrame(proba, columns=np.unique(names)).assign(label=names)
+    by_number = pd.DataFrame(proba).add_prefix("probability_").assign(label=flowers.target)
+    table.to_csv(tmp_path / "names.csv", index=False)
+    table.iloc[50:].to_csv(tmp_path / "two.csv", index=False)  # without a setosa
+    by_number.to_csv(tmp_path / "numbers.csv", index=False)
+    by_number.assign(label=names).to_csv(tmp_path / "sorted.csv", index=False)
+    nll = []
+    for file in ("names", "numbers", "sorted"):
+        likely_command("calibrate", tmp_path / f"{file}.csv", "--method", "global", "--out", tmp_path / f"{file}.json")
+        nll.append(about(tmp_path / f"{file}.json")["after"]["NLL"])
+    assert nll == [nll[1]] * 3, "labels in words give another calibrator than their numbers"
+    likely_command("predict", tmp_path / "names.json", tmp_path / "names.csv", "--out", tmp_path / "out.csv")
+    written = pd.read_csv(tmp_path / "out.csv")
+    assert list(written) == ["predicted", *(f"probability_{name}" for name in np.unique(names))]
+    assert (written["predicted"] == names).mean() > 0.9
+    refused = likely_command("calibrate", tmp_path / "two.csv", "--out", tmp_path / "two.json")
+    assert "versicolor, virginica do not sum to one: list all classes by --logits" in refused.stderr
+    listed = ",".join(np.unique(names))
+    likely_command("calibrate", tmp_path / "two.csv", "--logits", listed, "--out", tmp_path / "two.json")
+    assert about(tmp_path / "two.json")["classes"] == 3
 
 
 def test_files_that_are_no_outputs(tmp_path: Path) -> None:

@@ -44,7 +44,10 @@ Data = Annotated[
 Logits = Annotated[
     str | None, option("Name of the logits: an array, or columns.", "NAME", _CLASSIFIER, show_default="logits")
 ]
-Labels = Annotated[str | None, option("Name of the labels.", "NAME", _CLASSIFIER, show_default="labels")]
+Labels = Annotated[
+    str | None,
+    option("Name of the labels: numbers, or names of the logits' columns.", "NAME", _CLASSIFIER, show_default="labels"),
+]
 Mean = Annotated[str | None, option("Name of the means.", "NAME", _REGRESSOR, show_default="mean")]
 Scale = Annotated[str | None, option("Name of the scales.", "NAME", _REGRESSOR, show_default="scale")]
 Target = Annotated[str | None, option("Name of the targets.", "NAME", _REGRESSOR, show_default="target")]
@@ -140,8 +143,8 @@ def _lines(about: dict[str, Any]) -> list[str]:
         lines.append(about["judged"])
         if "gain" in about:
             gain, error = about["gain"]["NLL"], about["gain"]["error"]
-            doubt = "" if gain > 2 * error else ", which may be chance"
-            lines.append(f"The NLL falls by {_score(gain)} ± {_score(error)}{doubt}.")
+            way, doubt = "falls" if gain >= 0 else "rises", "" if abs(gain) > 2 * error else ", which may be chance"
+            lines.append(f"The NLL {way} by {_score(abs(gain))} ± {_score(error)}{doubt}.")
         lines.append("")
     return [*lines, about["out"]]
 

@@ -17,7 +17,7 @@ from likely._rows.sources import Source, is_one_file, source_of
 Array = NDArray[Any]
 TASKS = {"classification": ("logits", "labels"), "regression": ("mean", "target")}  # the predictions and the truth
 USUAL = {  # names of arrays
-    "logits": ("logits", "probabilities"),
+    "logits": ("logits", "probabilities", "probability"),
     "labels": ("labels", "label"),
     "mean": ("mean",),
     "target": ("target", "y"),
@@ -50,6 +50,7 @@ class Outputs:
     scale: Array | None
     task: str
     notes: tuple[str, ...] = ()  # repairs that reading the file needed
+    class_names: tuple[str, ...] = ()  # of labels that are texts
 
     def __len__(self) -> int:
         return len(self.predicted)
@@ -64,7 +65,8 @@ class Outputs:
         classes = {"classes": int(self.predicted.shape[1])} if self.task == "classification" else {}
         features = 0 if self.features is None else int(self.features.shape[-1])
         notes = {"notes": list(self.notes)} if self.notes else {}
-        return {"data": data, "rows": len(self), **classes, "features": features, **notes}
+        named = {"class_names": list(self.class_names)} if self.class_names else {}
+        return {"data": data, "rows": len(self), **classes, **named, "features": features, **notes}
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,29 @@ class Arrays:
         return [by_number[number] for number in order]
 
 
-def read_outputs(path: Path, names: Names, *, task: str | None = None, truth: bool, table: Any = None) -> Outputs:
+def read_outputs(
+    path: Path,
+    names: Names,
+    *,
+    task: str | None = None,
+    truth: bool,
+    table: Any = None,
+    class_names: tuple[str, ...] = (),
+) -> Outputs:
     """Read a model's outputs, with labels or targets if ``truth``; the task follows from the names, or the arrays."""
     arrays = Arrays.read(path, table)
     task = task or task_of(names) or _task(arrays)
     prediction, true = TASKS[task]
+    if task == "classification" and truth:
+        class_names = _class_names(arrays, names)
+    if class_names and not names.get("logits") and set(class_names) <= arrays.arrays.keys():
+        names = names | {"logits": ",".join(class_names)}
     wanted = [prediction, *([true] if truth else []), "features", *(["scale"] if task == "regression" else [])]
     parts = {name: arrays.find(name, names.get(name), needed=name in (prediction, true)) for name in wanted}
     predicted: Any = parts[prediction]
+    if class_names and truth and predicted.shape[1:] == (len(class_names),):
+        number = {name: k for k, name in enumerate(class_names)}
+        parts[true] = np.array([number[label] for label in np.ravel(parts[true])])
     for name, array in parts.items():
         if array is None:
             continue
@@ -160,7 +177,19 @@ def read_outputs(path: Path, names: Names, *, task: str | None = None, truth: bo
         _check_classes(predicted, parts.get(true))
         sums = predicted.sum(1, dtype=np.float64)
         shares = bool((predicted >= 0).all()) and bool((np.abs(sums - 1) < 1e-2).all())
-    return Outputs(predicted, shares, parts.get(true), parts["features"], parts.get("scale"), task, arrays.notes)
+        if class_names and not shares and bool(((predicted >= 0) & (predicted <= 1)).all()):
+            raise ValueError(f"the columns {', '.join(class_names)} do not sum to one: list all classes by --logits")
+    scale, features = parts.get("scale"), parts["features"]
+    return Outputs(predicted, shares, parts.get(true), features, scale, task, arrays.notes, class_names)
+
+
+def _class_names(arrays: Arrays, names: Names) -> tuple[str, ...]:
+    """Names of the classes, where labels are texts: as the logits are listed, else sorted, as scikit-learn has them."""
+    labels = arrays.find("labels", names.get("labels"))
+    if labels is None or not all(isinstance(label, str) for label in labels.flat):
+        return ()
+    listed = [part.strip() for part in (names.get("logits") or "").split(",")]
+    return tuple(listed if set(labels.flat) <= set(listed) else sorted(set(labels.flat)))
 
 
 def _task(arrays: Arrays) -> str:

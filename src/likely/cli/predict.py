@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -33,7 +34,9 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
             f"predictions for several files are written as Parquet: --out must end in .parquet, got {out.name}"
         )
     check_output(out, {"MODEL": model, "DATA": data}, source)
-    predictor = _Predictor(load(model), model.name, Path(data), names, coverage or 0.9)
+    fitted, about = load(model), json.loads(model.read_text()).get("about", {})
+    class_names = tuple(about.get("class_names", ()))
+    predictor = _Predictor(fitted, model.name, Path(data), names, coverage or 0.9, class_names)
     if predictor.task == "classification" and coverage is not None:
         raise ValueError(f"--coverage is for regressors, and {model.name} belongs to a classifier")
     if task_of(names) not in (None, predictor.task):
@@ -45,7 +48,7 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
     def predictions() -> Iterator[dict[str, Any]]:
         for arrays, about in source.each(predictor) if source else [predictor()]:
             abouts.append(about)
-            yield arrays if ending == ".npz" else _columns(arrays)
+            yield arrays if ending == ".npz" else _columns(arrays, class_names)
 
     with replacing(out) as beside:
         if ending == ".parquet":
@@ -72,6 +75,7 @@ class _Predictor:
     data: Path
     names: Names
     coverage: float
+    class_names: tuple[str, ...] = ()
 
     @property
     def task(self) -> str:
@@ -79,7 +83,9 @@ class _Predictor:
 
     def __call__(self, block: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """The predictions for the file, or for a block of several, and what is printed about it."""
-        outputs = read_outputs(self.data, self.names, task=self.task, truth=False, table=block)
+        outputs = read_outputs(
+            self.data, self.names, task=self.task, truth=False, table=block, class_names=self.class_names
+        )
         return self._arrays(self._needed(outputs)), outputs.about(source_name(self.data))
 
     def _needed(self, outputs: Outputs) -> Outputs:
@@ -105,15 +111,17 @@ class _Predictor:
     def _arrays(self, outputs: Outputs) -> dict[str, Any]:
         if self.task == "classification":
             probabilities = self.fitted.predict_proba(outputs.predicted, outputs.features)
-            return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
+            predicted = probabilities.argmax(1)
+            names = np.array(self.class_names)[predicted] if self.class_names else predicted
+            return {"predicted": names, "probabilities": probabilities}
         rows = (outputs.predicted, outputs.scale, outputs.features)
         lower, upper = self.fitted.predict_interval(*rows, self.coverage)
         return {"mean": outputs.predicted, "scale": self.fitted.predict_scale(*rows), "lower": lower, "upper": upper}
 
 
-def _columns(arrays: dict[str, Any]) -> dict[str, Any]:
+def _columns(arrays: dict[str, Any], class_names: tuple[str, ...]) -> dict[str, Any]:
     """One column per number of a row."""
     columns = dict(arrays)
     for k, column in enumerate(columns.pop("probabilities", np.empty((0, 0))).T):
-        columns[f"probability_{k}"] = np.ascontiguousarray(column)
+        columns[f"probability_{class_names[k] if class_names else k}"] = np.ascontiguousarray(column)
     return columns
