@@ -169,7 +169,7 @@ def test_ten_times_a_target_beyond_all_others_comes_first_where_most_are_near_ze
         y, bad = right.copy(), rng.choice(1000, 50, replace=False)
         y[bad] *= 10
         squash = AsinhScale.of(y)
-        verdict = judge_targets(squash(0.8 * expected), squash(y), x, squash=squash)
+        verdict = judge_targets(squash(0.8 * expected), squash(y), squash=squash)
         ours.append(average_precision_score(y != right, verdict.odds))
         plain.append(average_precision_score(y != right, np.abs(y - 0.8 * expected)))
         assert ((verdict.wrong > 0.5) & (y == right)).sum() <= 2

@@ -262,7 +262,7 @@ class RowWords:
         """Explain some rows that break the pattern so surely."""
         z, limit = self.table.points(rows), self._ordinary()
         judged = self.search.pattern.judge(z, rows)
-        self.search.look(rows, z, judged, placebos=False)
+        self.search.look(rows, z, judged)
         explained = list[Explained]()
         for at, row in enumerate(rows.tolist()):
             nats, change = judged.nats[at], self.search.best(row, z[at], judged.of_row(at))

@@ -129,7 +129,7 @@ class NumberCheck(TargetCheck):
         self.forecast = regress(self.frame, squash(y), self.seed, tell, self.groups)
         sample.progress("judging targets", 0.0)
         mean, scale = self.forecast.mean, self.forecast.scale
-        verdict = judge_targets(mean, squash(y), self.X, self.seed, scale=scale, squash=squash)
+        verdict = judge_targets(mean, squash(y), scale, self.seed, squash=squash)
         self.verdict = self._reconsidered(verdict, self.typed, self.frame, y).settled()
 
     def _readable(self, typed: pd.DataFrame) -> pd.DataFrame:
@@ -167,7 +167,7 @@ class NumberCheck(TargetCheck):
     def judge_new(self, typed: pd.DataFrame, given: Array) -> TargetVerdict:
         """The verdict on rows outside the sample."""
         frame = self._readable(typed)
-        expected = self.verdict.forecast(self.reader.design(typed), *self.forecast.again(frame))
+        expected = self.verdict.forecast(*self.forecast.again(frame))
         return self._reconsidered(self.verdict.judge(self.verdict.squash(given), *expected), typed, frame, given)
 
     def finding(
