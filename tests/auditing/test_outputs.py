@@ -79,3 +79,15 @@ def test_outputs_that_do_not_fit_together_are_refused(change: dict[str, Any], me
 def test_nothing_to_audit() -> None:
     with pytest.raises(ValueError, match="give a table"):
         likely.audit()
+
+
+def test_probabilities_of_exactly_zero_and_labels_as_floats_are_read() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 600)
+    votes = np.array([rng.multinomial(100, 0.005 + 0.985 * np.eye(3)[label]) for label in truth]) / 100
+    labels = truth.astype(float)
+    labels[:24] = (labels[:24] + 1) % 3
+    with np.errstate(divide="ignore"):
+        audit = likely.audit(logits=np.log(votes), labels=labels)
+    assert (votes == 0).any()
+    assert {suspect.row for suspect in audit.suspects if suspect.kind == "labels"} == {*range(24)}
