@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import likely
 from auditing.test_read import text
 from likely._rows.reading.read_table import read_array, read_table
 from likely.auditing.checks.copies import find_twins
