@@ -177,19 +177,6 @@ def test_ten_times_a_target_beyond_all_others_comes_first_where_most_are_near_ze
     assert np.mean(ours) > np.mean(plain) + 0.05
 
 
-def test_a_target_that_is_swapped_with_a_column_is_told() -> None:
-    """Few rows at a time: where one row in twenty is swapped in the same way, a model learns to predict that."""
-    told = []
-    for seed in range(4):
-        rng = np.random.default_rng([47, seed])
-        right = rents(rng, 400)
-        table, bad = right.copy(), rng.choice(400, 4, replace=False)
-        table.loc[bad, ["rent", "length"]] = right.loc[bad, ["length", "rent"]].to_numpy()
-        told += hinted(table, right, bad, "looks swapped with length")
-    assert len(told) >= 12
-    assert np.mean(told) >= 0.9
-
-
 def test_a_label_says_how_sure_another_one_is() -> None:
     rng = np.random.default_rng(43)
     truth = rng.integers(0, 3, 600)

@@ -26,7 +26,6 @@ _LARGEST = 1e150  # numbers are clipped here, so that products stay finite
 _GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
 _GAIN = 7.0  # nats that a slip must remove from a row: without it, twice as many right values get a hint
 _BLAMED = 10  # values of a row, the rarest, that may be replaced
-SWAPPED = "looks swapped with"
 # Judged by the benchmark of slips: without the tail of gains there are 40 false alarms instead of 32 in nine tables,
 # without _CELLS hundreds.
 _BODY, _END = 0.85, 0.95  # quantiles of the gains from which their exponential tail is estimated
