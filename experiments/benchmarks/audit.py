@@ -104,7 +104,7 @@ def planted_targets(name: str, seeds: range, context: Context) -> Iterator[dict[
             squash = AsinhScale.of(given)
             u = squash(given)
             forecast = regress(X, u, seed)
-            verdict = judge_targets(forecast.mean, u, X, seed, scale=forecast.scale, squash=squash)
+            verdict = judge_targets(forecast.mean, u, forecast.scale, seed, squash=squash)
             mean = squash.back(forecast.mean)
             found = {"likely": verdict.odds, "cleanlab": _outre(given, mean), "residual": np.abs(given - mean)}
             ideal = {"ideal": _ideal(verdict, rng)} if planted[0] == "a" else {}

@@ -82,3 +82,12 @@ def test_rows_that_share_categories_and_differ_in_one_amount_are_no_copies_but_c
     close["bmi"] += 1e-4
     twins = find_twins(read_columns(pd.concat([patients, close], ignore_index=True)), None)
     assert twins.of[442:].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_near_copies_are_named_in_tables_of_two_columns() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(400, 2))
+    table = pd.DataFrame(np.vstack([points, points[:5] + 1e-9 * rng.normal(size=(5, 2))]), columns=["a", "b"])
+    assert find_twins(read_columns(table), None).of[400:].tolist() == list(range(5))
+    for clean in (rng.normal(size=(2000, 2)), rng.lognormal(size=(2000, 2))):
+        assert not (find_twins(read_columns(pd.DataFrame(clean, columns=["a", "b"])), None).of >= 0).any()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import likely
 from auditing.test_read import text
 from likely._rows.reading.read_table import read_array, read_table
 from likely.auditing.checks.copies import find_twins
@@ -300,3 +301,13 @@ def test_a_folder_of_csv_has_the_gaps_of_one_file(tmp_path: Path) -> None:
         part.to_csv(tmp_path / "parts" / f"{name}.csv", index=False)
     one, parts = (read_table(tmp_path / name).frame for name in ("one.csv", "parts"))
     assert parts["town"].isna().tolist() == one["town"].isna().tolist()
+
+
+def test_a_link_among_the_files_of_an_audit_is_not_followed(tmp_path: Path) -> None:
+    precious, out = tmp_path / "precious.html", tmp_path / "out"
+    precious.write_text("mine")
+    out.mkdir()
+    (out / "report.html").symlink_to(precious)
+    with pytest.raises(ValueError, match="is a link to another file"):
+        likely.audit({"x": range(30)}).save(out)
+    assert precious.read_text() == "mine"

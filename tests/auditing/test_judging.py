@@ -179,7 +179,7 @@ def test_targets_that_cannot_be_predicted_are_judged_calmly(kind: str) -> None:
         rng = np.random.default_rng([13, n])
         y = TARGETS[kind](rng, n)
         u = AsinhScale.of(y)(y)
-        verdict = judge_targets(0.2 * rng.normal(size=n), u, rng.normal(size=(n, 2)))
+        verdict = judge_targets(0.2 * rng.normal(size=n), u)
         assert not verdict.judged
         assert (verdict.wrong > 0.5).mean() <= 0.02
 

@@ -289,3 +289,14 @@ def test_swapped_columns_are_told() -> None:
             headlines = {suspect.row: suspect.headline for suspect in found(changed).suspects}
             told.append(headlines.get(row) in (f"{a} and {b} look swapped", f"{b} and {a} look swapped"))
     assert np.mean(told) >= 0.9
+
+
+@pytest.mark.parametrize("count", [6, 12])
+@pytest.mark.parametrize("rows", [100, 400])
+def test_rows_with_rare_flags_that_are_independent_fit_the_rest(rows: int, count: int) -> None:
+    rng = np.random.default_rng([5, rows, count])
+    flags = {f"flag {j}": (rng.random(rows) < rng.uniform(0.02, 0.05)).astype(int) for j in range(count)}
+    numbers = {"age": rng.integers(18, 90, rows), "pressure": rng.normal(120, 15, rows).round()}
+    for table in (flags, flags | numbers):
+        odd = len(found(pd.DataFrame(table)).rows) / rows
+        assert odd <= 0.03, f"{odd:.0%} of clean rows with rare 0/1 flags are called odd"

@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import log_softmax
+from sklearn.datasets import load_wine
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.metrics import average_precision_score
+from sklearn.model_selection import cross_val_predict
 
 import likely
 from likely.auditing.target.label_verdict import judge_labels
@@ -79,3 +82,18 @@ def test_outputs_that_do_not_fit_together_are_refused(change: dict[str, Any], me
 def test_nothing_to_audit() -> None:
     with pytest.raises(ValueError, match="give a table"):
         likely.audit()
+
+
+def test_probabilities_of_exactly_zero_and_labels_as_floats_are_read() -> None:
+    X, truth = load_wine(return_X_y=True)
+    bad = np.arange(0, 178, 18)
+    labels = truth.astype(float)
+    labels[bad] = (labels[bad] + 1) % 3
+    p = cross_val_predict(ExtraTreesClassifier(50, random_state=0), X, labels, method="predict_proba")
+    assert (p == 0).mean() > 0.1
+    with np.errstate(divide="ignore"):
+        audit = likely.audit(logits=np.log(p), labels=labels)
+    found = {suspect.row for suspect in audit.suspects if suspect.kind == "labels"}
+    assert len(found & {*bad.tolist()}) >= 7, "wrong labels of a forest with zeros among its probabilities are found"
+    with pytest.raises(ValueError, match="class numbers"):
+        likely.audit(logits=p, labels=labels + 0.5)

@@ -241,29 +241,23 @@ def test_one_label_in_a_hundred_may_be_wrong_where_the_data_do_not_speak_for_mor
 # Targets.
 
 
-def forecasts(seed: int = 0, n: int = 450, tail: float = 8.0) -> tuple[Array, Array, Array, AsinhScale]:
-    """Predictions and targets on a squashed scale, with noise that grows with the first of two columns."""
+def forecasts(seed: int = 0, n: int = 450, tail: float = 8.0) -> tuple[Array, Array, AsinhScale]:
+    """Predictions and targets on a squashed scale, with noise that differs between rows."""
     rng = np.random.default_rng([1, seed])
     x = rng.normal(size=(n, 2))
     squash = AsinhScale(100.0, 20.0)
     mean = 1.2 * rng.normal(size=n)
     u = mean + 0.15 * np.exp(0.3 * x[:, 0]) * rng.standard_t(tail, size=n)
-    return mean, u, x, squash
+    return mean, u, squash
 
 
 def log_t(residual: Array, df: float) -> Array:
     return stats.t.logpdf(residual, df)
 
 
-def slope(squash: AsinhScale, y: Array, factor: float) -> Array:
-    """How much faster a target times a factor grows than the target, both squashed; it sharpens no density."""
-    before, after = (np.sqrt(1 + ((own - squash.centre) / squash.spread) ** 2) for own in (y, factor * y))
-    return np.minimum(abs(factor) * before / after, 1.0)
-
-
 def predicted(verdict: TargetVerdict) -> bool:
-    """Whether targets are judged by predictions, whose scales a line predicts, or else by their median."""
-    return verdict.line is not None
+    """Whether targets are judged by predictions, or else by their median."""
+    return verdict.judged
 
 
 def log_odds(verdict: TargetVerdict) -> Array:
@@ -273,7 +267,7 @@ def log_odds(verdict: TargetVerdict) -> Array:
     wrong = 0.7 / 20 + 0.1 * np.exp(np.interp(u, *verdict.others))
     for factor in FACTORS:
         mended = squash(y * factor)
-        density = slope(squash, y, factor) * np.exp(log_t((mended - mean) / scale, verdict.df)) / scale
+        density = np.exp(log_t((mended - mean) / scale, verdict.df)) / scale
         wrong += np.where(np.abs(mended - u) > 3 * scale, 0.2 / len(FACTORS) * density, 0.0)
     right = log_t((u - mean) / scale, verdict.df) - np.log(scale)
     if predicted(verdict):
@@ -284,12 +278,12 @@ def log_odds(verdict: TargetVerdict) -> Array:
 
 @together("case", ["plain", "far out", "median alone"])
 def test_the_odds_are_those_of_the_model(case: str) -> None:
-    mean, u, x, squash = forecasts()
+    mean, u, squash = forecasts()
     if case == "far out":
         u[:6] = [6.0, -6.0, 7.0, 3.5, 8.0, -4.0]
     if case == "median alone":
         mean = np.zeros_like(mean)
-    verdict = judge_targets(mean, u, x, squash=squash)
+    verdict = judge_targets(mean, u, squash=squash)
     assert predicted(verdict) is (case != "median alone")
     again = verdict.judge(verdict.u, verdict.mean, verdict.scale)  # without what is found by slips
     np.testing.assert_allclose(again.odds, log_odds(verdict), rtol=1e-9, atol=1e-9)
@@ -303,8 +297,8 @@ def test_the_odds_are_those_of_the_model(case: str) -> None:
 
 
 def test_the_density_of_any_rows_target_is_the_mean_of_all_forecasts() -> None:
-    mean, u, x, squash = forecasts()
-    verdict = judge_targets(mean, u, x, squash=squash)
+    mean, u, squash = forecasts()
+    verdict = judge_targets(mean, u, squash=squash)
     values, logs = verdict.others
     assert values[0] == u.min()
     assert values[-1] == u.max()
@@ -315,13 +309,13 @@ def test_the_density_of_any_rows_target_is_the_mean_of_all_forecasts() -> None:
 
 
 def test_targets_are_expected_up_to_the_furthest_forecast_or_as_far_as_all_but_one_in_twenty() -> None:
-    mean, u, x, squash = forecasts()
+    mean, u, squash = forecasts()
     y = squash.back(u)
-    centre, reach = judge_targets(mean, u, x, squash=squash).limits
+    centre, reach = judge_targets(mean, u, squash=squash).limits
     assert centre == np.median(y)
     assert reach == pytest.approx(np.abs(squash.back(mean) - centre).max())
     modest = 0.3 * mean
-    _, reach = judge_targets(modest, u, x, squash=squash).limits
+    _, reach = judge_targets(modest, u, squash=squash).limits
     assert reach == pytest.approx(np.quantile(np.abs(y - centre), 0.95))
 
 
@@ -336,7 +330,7 @@ def test_tails_scales_and_the_share_of_wrong_targets_are_the_likeliest(tail: flo
     rng = np.random.default_rng(5)
     u = rng.standard_t(tail, size=450)
     u[:wrong] = rng.uniform(-10, 10, wrong)
-    verdict = judge_targets(rng.normal(size=450), u, np.ones((450, 1)))
+    verdict = judge_targets(rng.normal(size=450), u)
     assert not predicted(verdict)  # all scales are alike
     residual = u - np.median(u)
     own = likelihood_of(residual, verdict.df, verdict.factor, verdict.share)
@@ -353,54 +347,39 @@ def test_tails_scales_and_the_share_of_wrong_targets_are_the_likeliest(tail: flo
         assert verdict.share == pytest.approx(20 / 450, abs=0.02)
 
 
-def test_scales_follow_the_columns_without_gaps_and_far_values() -> None:
+def test_scales_follow_the_prediction_and_those_of_models_count_as_much() -> None:
     rng = np.random.default_rng(6)
-    x = rng.normal(5, 2, size=(1500, 2))
     mean = rng.normal(size=1500)
-    truth = 0.2 * np.exp(0.5 * (x[:, 0] - 5) / 2)
+    truth = 0.2 * np.exp(0.5 * mean)
     u = mean + truth * rng.normal(size=1500)
-    x[::50, 1] = np.nan
-    verdict = judge_targets(mean, u, x)
+    verdict = judge_targets(mean, u)
     np.testing.assert_allclose(np.median(verdict.scale / truth), 1, atol=0.15)
     assert np.corrcoef(np.log(verdict.scale), np.log(truth))[0, 1] > 0.95
-    # Further rows: five deviations are as far as a column goes, and a gap is its mean.
-    rows = np.array([[5.0, 5.0], [5.0, np.nan], [17.0, 5.0], [1e6, 5.0], [-7.0, 5.0], [-1e6, 5.0]])
-    expected, scale = verdict.forecast(rows, np.zeros(6), None)
-    np.testing.assert_array_equal(expected, 0)
-    assert scale[1] == pytest.approx(scale[0], rel=0.1)
-    assert scale[3] == pytest.approx(scale[2], rel=0.1)
-    assert scale[5] == pytest.approx(scale[4], rel=0.1)
-    assert scale[4] < scale[0] < scale[2]
-    # With the scales of models: the geometric mean.
-    given = np.array([0.1, 1.0, 2.0, 3.0, 4.0, 5.0])
-    _, joint = verdict.forecast(rows, np.zeros(6), given)
-    np.testing.assert_allclose(joint, np.sqrt(scale * verdict.factor * given))
-    _, joint = verdict.forecast(rows, np.zeros(6), np.array([0.0, 1, 1, 1, 1, 1]))
-    np.testing.assert_allclose(joint[0], np.sqrt(scale[0] * verdict.factor * 1e-9))
-
-
-def test_scales_that_models_give_count_as_much_as_the_line() -> None:
-    mean, u, x, _ = forecasts()
-    plain = judge_targets(mean, u, x)
-    one = judge_targets(mean, u, x, scale=np.ones(450))
-    ratio = np.log(one.scale / one.factor) / np.log(plain.scale / plain.factor)
+    one = judge_targets(mean, u, np.ones(1500))
+    ratio = np.log(one.scale / one.factor) / np.log(verdict.scale / verdict.factor)
     np.testing.assert_allclose(ratio, 0.5)
+    expected, scale = verdict.forecast(mean[:6], None)
+    np.testing.assert_array_equal(expected, mean[:6])
+    np.testing.assert_allclose(scale, verdict.scale[:6])
+    given = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    _, joint = verdict.forecast(mean[:6], given)
+    np.testing.assert_allclose(joint, np.sqrt(scale * verdict.factor * np.maximum(given, 2.5e-9)))
 
 
 def test_a_single_residual_has_no_say_in_the_scales() -> None:
-    mean, u, x, _ = forecasts()
+    mean, u, _ = forecasts()
     far, further = u.copy(), u.copy()
     far[3], further[3] = 20.0, 200.0
-    one, other = judge_targets(mean, far, x), judge_targets(mean, further, x)
+    one, other = judge_targets(mean, far), judge_targets(mean, further)
     np.testing.assert_allclose(other.scale, one.scale, rtol=0.01)
 
 
 @together("share", [0.6, 1.0])
 def test_forecasts_that_are_exact_for_many_rows(share: float) -> None:
     rng = np.random.default_rng(10)
-    mean, x = rng.normal(size=400), rng.normal(size=(400, 2))
+    mean = rng.normal(size=400)
     u = np.where(rng.random(400) < share, mean, mean + rng.normal(size=400))
-    verdict = judge_targets(mean, u, x)
+    verdict = judge_targets(mean, u)
     assert np.isfinite(verdict.odds).all()
     assert (verdict.scale > 0).all()
     if share == 1:
@@ -411,14 +390,14 @@ def test_targets_that_cannot_be_predicted_are_judged_by_the_median() -> None:
     rng = np.random.default_rng(11)
     u = rng.normal(3, 0.1, size=500)
     u[:5] = 30.0
-    verdict = judge_targets(rng.normal(size=500), u, rng.normal(size=(500, 2)))
+    verdict = judge_targets(rng.normal(size=500), u)
     assert not predicted(verdict)
     np.testing.assert_array_equal(verdict.mean, np.median(u))
     np.testing.assert_allclose(verdict.scale, verdict.factor)
     assert verdict.factor == pytest.approx(0.1, rel=0.2)
     assert verdict.far == 0.01
     assert (verdict.wrong[:5] > 0.5).all()
-    expected, scale = verdict.forecast(np.zeros((3, 2)), np.ones(3), None)
+    expected, scale = verdict.forecast(np.ones(3), None)
     np.testing.assert_array_equal(expected, np.median(u))
     np.testing.assert_allclose(scale, verdict.factor)
 
@@ -429,11 +408,11 @@ def test_where_too_many_targets_are_far_out_none_is_called_wrong(
 ) -> None:
     """15% of targets that are predicted, 2% of others: more are no errors, but how targets are spread."""
     rng = np.random.default_rng(12)
-    mean, x = rng.normal(size=1000), rng.normal(size=(1000, 2))
+    mean = rng.normal(size=1000)
     u = (mean if by_forecasts else 0.0) + 0.05 * rng.normal(size=1000)
     count = round(share * 1000)
     u[:count] += rng.uniform(5, 9, count)
-    verdict = judge_targets(mean, u, x)
+    verdict = judge_targets(mean, u)
     assert predicted(verdict) is by_forecasts
     assert verdict.far == pytest.approx(share, abs=0.003)
     assert verdict.too_many is too_many
@@ -444,9 +423,9 @@ def test_where_too_many_targets_are_far_out_none_is_called_wrong(
 
 
 def test_a_forecast_that_deviates_further_excuses_a_target() -> None:
-    mean, u, x, squash = forecasts()
+    mean, u, squash = forecasts()
     u[:6] = [6.0, -6.0, 7.0, 3.5, 8.0, -4.0]
-    verdict = judge_targets(mean, u, x, squash=squash)
+    verdict = judge_targets(mean, u, squash=squash)
     deviation = np.zeros(450)
     deviation[:3] = [9.0, 0.5, 0.01]
     deviation[10] = 2.0
@@ -465,13 +444,13 @@ def test_a_forecast_that_deviates_further_excuses_a_target() -> None:
 def test_a_target_that_another_unit_mends_is_wrong_unless_chance_explains_it() -> None:
     rng = np.random.default_rng(13)
     n, squash = 400, AsinhScale(100.0, 20.0)
-    x = rng.normal(size=(n, 2))
     expected = 100 + 25 * rng.normal(size=n)
     y = expected + 4 * rng.normal(size=n)
-    y[:6] *= [10, 0.1, 1000, -1, 10, 0.01]
+    expected[:6] = 100.0
+    y[:6] = expected[:6] * [10, 0.1, 1000, -1, 10, 0.01]
     y[6:9] = [np.sqrt(10) * 100, 500, -20]
     mean, u = squash(expected), squash(y)
-    verdict = judge_targets(mean, u, x, squash=squash)
+    verdict = judge_targets(mean, u, squash=squash)
     plain = verdict.judge(u, mean, verdict.scale)
     possible, scale = ColumnLimits.of(squash.back(u)), verdict.scale
     gains = np.zeros(n)
@@ -480,7 +459,7 @@ def test_a_target_that_another_unit_mends_is_wrong_unless_chance_explains_it() -
         fits = (np.abs(mended - mean) < 3 * scale) & (np.abs(mended - u) > 3 * scale) & possible(y * factor)
         fits &= np.abs(u - mean) > 2 * scale
         gain = log_t((mended - mean) / scale, verdict.df) - log_t((u - mean) / scale, verdict.df)
-        gain += np.log(slope(squash, y, factor)) + possible.nats(y) - possible.nats(y * factor)
+        gain += possible.nats(y) - possible.nats(y * factor)
         gains = np.maximum(gains, np.where(fits, gain, 0.0))
     raised = verdict.odds > plain.odds + 1e-9
     assert (gains[:6] > 4).all()

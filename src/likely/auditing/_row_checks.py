@@ -24,7 +24,6 @@ from likely.auditing.columns.kinds import as_kind
 from likely.auditing.identities.identity import tell_broken
 from likely.auditing.odd_rows.odd_rows import NAMED, Certainty, OddRows
 from likely.auditing.results.finding import Finding
-from likely.auditing.results.spread import Spread
 from likely.auditing.sample import Sample, Told
 from likely.auditing.target.target_check import LabelCheck, NumberCheck
 
@@ -136,9 +135,8 @@ class OddRowCheck(RowCheck):
     @cached_property
     def certainty(self) -> Certainty:
         """How surely rows are odd, by the scores of all."""
-        file, names = self.scores, {"row_scale", "nats"} & self.fitted.scores.keys()
-        spreads = {} if file is None else {name: Spread.of(file[name]) for name in names}
-        return self.fitted.certainty(spreads, self.sample.rows)
+        certainty: Certainty = self.fitted.certainty(self.scores)
+        return certainty
 
     def judge(self, part: pd.DataFrame) -> Judged:
         sure, scale = self.certainty(part)[1], part["row_scale"]

@@ -39,7 +39,7 @@ def audit_logits(
 ) -> Audit:
     """Labels and calibration by the logits; odd rows and copies by the features."""
     progress("reading", 0.0)
-    y, z = read_array(labels, "labels"), _matrix(logits, "logits", "(rows, classes)")
+    y, z = read_array(labels, "labels"), _matrix(_bounded(logits), "logits", "(rows, classes)")
     n, width = z.shape
     if width < 2:
         raise ValueError(f"logits must be numbers of the shape (rows, classes), got {z.dtype} of {z.shape}")
@@ -47,7 +47,7 @@ def audit_logits(
         raise ValueError(f"there are {n} rows of logits: 20 or more are needed")
     if y.shape != (n,):
         raise ValueError(f"labels must hold one class per row, shape ({n},); got {y.shape}")
-    if y.dtype.kind not in "iub" or y.min() < 0 or y.max() >= width:
+    if y.dtype.kind not in "fiub" or y.min() < 0 or y.max() >= width or not np.array_equal(y, np.round(y)):
         raise ValueError(f"labels must be class numbers from 0 to {width - 1}")
     names = [f"class {c}" for c in range(width)] if classes is None else [readable(str(name)) for name in classes]
     if len(names) != width:
@@ -71,6 +71,13 @@ def audit_logits(
     present = tuple(finding for finding in findings if finding is not None)
     note = "No features were given, so odd rows and temperatures are computed from the logits."
     return Audit("a classifier's outputs", n, "classification", "label", present, () if h is not None else (note,))
+
+
+def _bounded(source: Any) -> NDArray[Any]:
+    """Logits of which none is minus infinity, the logarithm of a forest's zeros: these are one below all others."""
+    logits = read_array(source, "logits")
+    impossible = np.isneginf(logits) if logits.dtype.kind == "f" else np.zeros(logits.shape, bool)
+    return logits if not impossible.any() else np.where(impossible, logits[~impossible].min(initial=0.0) - 1, logits)
 
 
 def _matrix(source: Any, name: str, shape: str, rows: int | None = None) -> NDArray[np.floating]:

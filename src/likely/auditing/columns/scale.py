@@ -74,15 +74,6 @@ class AsinhScale(NamedTuple):
         """
         return np.asarray(self(self.back(u) * factor))
 
-    def log_stretch(self, u: Array, mended: Array, factor: float) -> Array:
-        """The logarithm of how much faster ``mended = times(u, factor)`` grows than u."""
-        slopes = _log_cosh(u / self.linear) - _log_cosh(mended / self.linear)
-        return np.asarray(slopes + np.log(abs(factor)))
-
-
-def _log_cosh(u: Array) -> Array:
-    return np.logaddexp(u, -u) - np.log(2.0)
-
 
 class ColumnLimits(NamedTuple):
     """The range of a column, and how rare values in it are that are not whole, or that are negative.

@@ -24,6 +24,7 @@ _EACH = 8  # least number of rows per basis function
 _RIDGE, _ROWS = 1e-4, 1.0  # added to the diagonal: a share of the number of rows, and a number of rows
 RARE = 3.0  # nats from which a value is rare: one in twenty has more
 _BEYOND = 0.05  # share of the rows in a tail
+_BODY = 0.5  # share of the rows that are nearer than a deviation which is not rare at all
 _THINNEST = 0.3  # the least scale of a tail
 _LIGHTEST, _HEAVIEST = 1e-6, 0.5  # limits of the shape: exponential, and infinite variance
 _FEWEST = 10  # least number of deviations to which a tail is fitted
@@ -140,7 +141,8 @@ class Tails(NamedTuple):
 
     modes: Array  # NaN where a column has none
     share: Array  # of the rows that deviate at all, by column
-    start: Array  # these by side, below and above, and column
+    middle: Array  # these by side, below and above, and column
+    start: Array
     scale: Array
     shape: Array
 
@@ -161,24 +163,26 @@ class Tails(NamedTuple):
     def of_columns(self, deviations: Array, columns: Places | int) -> Array:
         """The same of deviations that are there, of some columns."""
         side, size = (deviations > 0).astype(np.intp), np.abs(deviations)
-        start, scale, shape = (part[side, columns] for part in (self.start, self.scale, self.shape))
+        middle, start, scale, shape = (part[side, columns] for part in self[2:])
         beyond = np.log1p(shape * np.maximum(size - start, 0) / scale) / shape
-        return np.asarray(beyond - np.log(_BEYOND) * np.minimum(size / start, 1) - np.log(self.share[columns]))
+        inside = np.clip((size - middle) / (start - middle), 0, 1)
+        return np.asarray(beyond - np.log(_BEYOND) * inside - np.log(self.share[columns]))
 
 
-def _tail(deviations: Array, word: bool) -> tuple[float, float, float]:
-    """Start, scale and shape of the upper tail, by three quantiles, which a few outliers do not move."""
-    if word:
-        return np.inf, 1.0, _LIGHTEST
-    if len(deviations) < _FEWEST:  # too few to estimate how rare larger ones are
-        return 0.5, np.inf, _LIGHTEST
+def _tail(deviations: Array, word: bool) -> tuple[float, float, float, float]:
+    """Middle, start, scale and shape of the upper tail, by quantiles, which a few outliers do not move."""
+    if word or len(deviations) < _FEWEST:  # too few to estimate how rare larger ones are
+        return 0.0, np.inf, 1.0, _LIGHTEST
     start, middle, far = np.quantile(deviations, [1 - _BEYOND / part for part in (1, 2, 4)]).tolist()
     near, next_one = middle - start, far - middle
     known = len(deviations) / (len(deviations) + _PRIOR)
     # Each half of the tail is wider than the one before if it is heavier than an exponential.
     shape = known * min(float(np.log2(next_one / near)), _HEAVIEST) if next_one > near > 0 else 0.0
     shape = max(shape, _LIGHTEST)
-    return max(start, 0.5), max(near * shape / (2**shape - 1), _THINNEST), shape
+    start = max(start, 0.5)
+    # Where all deviate alike, as those with a rare flag do, none of them is rare for that.
+    usual = min(max(float(np.quantile(deviations, _BODY)), 0.0), start - 1e-9)
+    return usual, start, max(near * shape / (2**shape - 1), _THINNEST), shape
 
 
 def surprise(nats: Array) -> Array:

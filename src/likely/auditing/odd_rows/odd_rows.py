@@ -20,7 +20,7 @@ from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import Identity, held
 from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
 from likely.auditing.results.finding import Explained, Finding, Reason, Suspect, worst_first
-from likely.auditing.results.spread import Spread, Weighted
+from likely.auditing.results.spread import Weighted, spread_of
 from likely.outliers import ScatterDetector
 from likely.outliers.threshold import false_alarms
 
@@ -55,7 +55,7 @@ def odd_rows(
     if fitted is None:
         return None
     typed = columns.typed
-    return fitted.tell(typed, np.arange(len(typed)), fitted.scores, fitted.certainty({}, len(typed)))
+    return fitted.tell(typed, np.arange(len(typed)), fitted.scores, fitted.certainty())
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,11 @@ class OddRows:
             scores[name][known] = of_sample[places[known]]
         return scores
 
-    def certainty(self, spreads: Mapping[str, Spread], rows: int) -> Certainty:
-        """How surely rows are odd, by the scores of all rows; without ``spreads``, by those of the sample."""
-        summaries = {
-            name: (spreads[name] if name in spreads else Spread.of(self.scores[name], rows)).summary()
-            for name in {"nats", "row_scale"} & self.scores.keys()
-        }
-        return Certainty.of(summaries.get("nats"), summaries["row_scale"])
+    def certainty(self, of_all: Any = None) -> Certainty:
+        """How surely rows are odd, by the scores of all rows, or else by those of the sample."""
+        scores = self.scores if of_all is None else of_all
+        nats = spread_of(scores["nats"]) if "nats" in self.scores else None
+        return Certainty.of(nats, spread_of(scores["row_scale"]))
 
     def tell(
         self,
@@ -191,7 +189,7 @@ class Certainty:
         # The end of a column in which many rows lie, say the least of seven values, is where its tail begins, and not
         # rare.
         broken = np.where(nats > RARE, broken, np.minimum(broken, NAMED - _IN_LINE))
-        # What a slip mends, and changes that nobody makes do not, is wrong though others are as rare.
+        # What a slip mends more often than chance explains is wrong though others are as rare.
         if "slip" in scores:
             chance = np.asarray(scores["slip"])
             broken = np.where(chance <= SLIPPED, np.maximum(broken, 1 - chance), broken)
@@ -262,7 +260,7 @@ class RowWords:
         """Explain some rows that break the pattern so surely."""
         z, limit = self.table.points(rows), self._ordinary()
         judged = self.search.pattern.judge(z, rows)
-        self.search.look(rows, z, judged, placebos=False)
+        self.search.look(rows, z, judged)
         explained = list[Explained]()
         for at, row in enumerate(rows.tolist()):
             nats, change = judged.nats[at], self.search.best(row, z[at], judged.of_row(at))

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from likely._rows.reading.table import counted
-from likely.auditing.odd_rows.slips import SWAPPED
 from likely.auditing.results.finding import Finding, Reason, Suspect
 
 _JUDGED = ("targets", "labels")
@@ -42,14 +41,9 @@ def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
 def _listed_once(odd: Finding, judged: Finding) -> tuple[Finding, Finding]:
     by_row = {suspect.row: suspect for suspect in judged.suspects}
     both = [(suspect, by_row[suspect.row]) for suspect in odd.suspects if suspect.row in by_row]
-    blamed = {value.row: _joined(value, target) for value, target in both if _explains(value, target)}
+    blamed = {value.row: _joined(value, target) for value, target in both if value.wrong or value.score >= _SURE}
     others = {value.row: _joined(target, value) for value, target in both if value.row not in blamed}
     return _listed(odd, blamed, others), _listed(judged, others, blamed)
-
-
-def _explains(value: Suspect, target: Suspect) -> bool:
-    """Whether the columns are to blame; a target that was swapped with one of them explains both."""
-    return (value.wrong or value.score >= _SURE) and SWAPPED not in target.headline
 
 
 def _joined(suspect: Suspect, other: Suspect) -> Suspect:

@@ -18,26 +18,20 @@ SLIPPED = 0.2  # the share of false alarms among the rows that a slip mends
 _LEAST = 2.0  # nats from which a value is tried; in tables of more rows than _SHORT it rises with their logarithm
 _SHORT = 1_000
 _NEARER = 1.0  # nats that the changed values must gain for their whole row to be judged
-_OWN = 0.3  # weight of the gain of the changed values themselves, beside that of the row
-_STRETCH = 0.5  # weight of the log-slope by which a slip squeezes values together: near zero any small value fits
 _PART = 0.5  # share of the surprise that a slip may leave
-_STRIDE = 7_919  # a prime: steps through a sorted column to a value that stands for a random one
 _SWAPPED_VALUES = 10  # a column needs more different values than this to be swapped: flags and grades are left out
-MAX_SWAPPED, MAX_SWAPPED_ALONE = 25, 60  # columns of numbers whose pairs are tried as swaps: with placebos, without
+MAX_SWAPPED = 60  # columns of numbers whose pairs are tried as swaps
 _AT_ONCE = 20_000  # changed rows that are judged at once
 _LARGEST = 1e150  # numbers are clipped here, so that products stay finite
 _GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
 _GAIN = 7.0  # nats that a slip must remove from a row: without it, twice as many right values get a hint
 _BLAMED = 10  # values of a row, the rarest, that may be replaced
-SWAPPED = "looks swapped with"
 # Judged by the benchmark of slips: without the tail of gains there are 40 false alarms instead of 32 in nine tables,
-# without _CELLS hundreds; without _CLEARLY 127 of 140 slips are found instead of 130.
-_APART = float(np.sqrt(10.0))  # ratio of the factor of a placebo to that of a slip: halfway to the next power of ten
-VARIANTS = (1.0, _APART, 1 / _APART)  # the first leaves the factors of slips as they are; the others make placebos
+# without _CELLS hundreds.
 _BODY, _END = 0.85, 0.95  # quantiles of the gains from which their exponential tail is estimated
 _FALL = 1.0  # the least scale of that tail, in nats
+_FLOOR = 0.5  # false alarms, at least: one or two rows that a slip mends are too few
 _CELLS = 10.0  # independent slips that are assumed to be tried per row
-_CLEARLY = 0.75  # nats by which a placebo must be better than the slip to count: many fit equally well
 
 
 class Change(NamedTuple):
@@ -69,7 +63,7 @@ class _Trials(NamedTuple):
 
 
 class SlipSearch:
-    """The best slip of each row and, to compare it with, the best placebos.
+    """The best slip of each row.
 
     >>> import pandas as pd
     >>> from likely.auditing.columns.kinds import read_columns
@@ -87,31 +81,29 @@ class SlipSearch:
 
     def __init__(self, table: Neighbours, pattern: Pattern) -> None:
         self.table, self.pattern = table, pattern
-        self.gains = np.zeros((len(VARIANTS), table.rows))
-        self._sure = np.zeros(table.rows, bool)  # rows that a slip mends, and changes that nobody makes do not
+        self.gains = np.zeros(table.rows)
+        self._sure = np.zeros(table.rows, bool)  # rows that a slip mends more than chance explains
         self._best = np.full((table.rows, 3), -1)  # two columns, and the hint
         self._values = np.zeros((table.rows, 2))  # what these columns held before the slip
         self._least = _LEAST + float(np.log(max(1.0, table.rows / _SHORT)))
         self._numbers = [j for j, unit in enumerate(table.units) if unit and table.names[j] not in table.dates]
         known = {j: table.values[j][table.sample].astype(np.float64) for j in self._numbers}
         self._may = {j: ColumnLimits.of(values) for j, values in known.items()}
-        self._sorted = {j: np.sort(values[~np.isnan(values)]) for j, values in known.items()}
         self._swappable = [j for j in self._numbers if len(np.unique(table.known[j])) > _SWAPPED_VALUES]
 
-    def look(self, rows: Places, z: Array, judged: Judged, *, placebos: bool = True) -> None:
+    def look(self, rows: Places, z: Array, judged: Judged) -> None:
         """Try all slips in some rows, and keep the best of each row."""
         odd = (judged.nats[:, self._numbers] > self._least).any(1)
         z, judged = z[odd], Judged(*(part[odd] for part in judged))
         block = _Block(rows[odd], z, judged, self._surprise(judged, z))
-        few = len(self._swappable) <= (MAX_SWAPPED if placebos else MAX_SWAPPED_ALONE)
-        for variant in range(len(VARIANTS) if placebos else 1):
-            trials = [*self._factors(block, variant), *(self._swaps(block, variant) if few else ())]
-            if trials:
-                self._keep(variant, block, _Trials(*map(np.concatenate, zip(*trials, strict=True))))
+        few = len(self._swappable) <= MAX_SWAPPED
+        trials = [*self._factors(block), *(self._swaps(block) if few else ())]
+        if trials:
+            self._keep(block, _Trials(*map(np.concatenate, zip(*trials, strict=True))))
 
     def chance(self, first: Mask | None = None) -> Array:
         """For each row, the share of false alarms among the rows that gain at least as much by a slip."""
-        shares = by_chance(self.gains[0], self.gains[1:], first)
+        shares = by_chance(self.gains, first)
         self._sure = shares <= SLIPPED
         return shares
 
@@ -121,7 +113,7 @@ class SlipSearch:
         blamed = blamed[judged.nats[blamed] > 0]
         changes, changed = [Change(int(j), 0.0) for j in blamed], np.repeat(z[None], len(blamed) + 1, axis=0)
         changed[np.arange(len(blamed)), blamed] = judged.expected[blamed]
-        if self._sure[row] or self.gains[0][row] > _GAIN:
+        if self._sure[row] or self.gains[row] > _GAIN:
             column, other, hint = self._best[row].tolist()
             changed[-1, [column, other]] = self._values[row]
             names = ["swapped", *FACTORS.values()]
@@ -135,36 +127,29 @@ class SlipSearch:
         chosen = int(np.argmin(left + surprise(self.pattern.margin_nats(changed)) + prices))
         return changes[chosen]._replace(left=float(left[chosen]))
 
-    def _factors(self, block: _Block, variant: int) -> Iterator[_Trials]:
+    def _factors(self, block: _Block) -> Iterator[_Trials]:
         """Yield numbers with another factor or sign, where that brings them nearer to their predictions."""
         for j in self._numbers:
             odd = np.flatnonzero(block.judged.nats[:, j] > self._least)
             numbers = self._read(j, block.rows[odd])
             for hint, factor in enumerate(FACTORS):
-                # A change that is no slip is tried where the slip is: else whole numbers would have no such changes.
                 some = (numbers != 0) & self._may[j](numbers * factor)
-                given, times = numbers[some], factor * VARIANTS[variant]
+                given = numbers[some]
                 worth = self._may[j].nats(given) - self._may[j].nats(given * factor)
-                yield self._trials(block, odd[some], {j: given * times}, hint, worth, times)
+                yield self._trials(block, odd[some], {j: given * factor}, hint, worth)
 
-    def _swaps(self, block: _Block, variant: int) -> Iterator[_Trials]:
-        """Yield swaps of two numbers; in a placebo one of them becomes the value of another row."""
+    def _swaps(self, block: _Block) -> Iterator[_Trials]:
+        """Yield swaps of two numbers."""
         for j, k in combinations(self._swappable, 2):
             at = np.flatnonzero((block.judged.nats[:, [j, k]] > self._least).any(1))
             first, second = self._read(j, block.rows[at]), self._read(k, block.rows[at])
             differ = (first != second) & ~np.isnan(first + second)
             at, first, second = at[differ], first[differ], second[differ]
-            put = {
-                j: self._another(k, second) if variant == 1 else second,
-                k: self._another(j, first) if variant == 2 else first,
-            }
-            yield self._trials(block, at, put, -1, np.zeros(len(at)))
+            yield self._trials(block, at, {j: second, k: first}, -1, np.zeros(len(at)))
 
-    def _trials(
-        self, block: _Block, at: Places, put: dict[int, Array], hint: int, worth: Array, factor: float = 1.0
-    ) -> _Trials:
+    def _trials(self, block: _Block, at: Places, put: dict[int, Array], hint: int, worth: Array) -> _Trials:
         """The changes of some rows, numbers of one column or two, that bring these nearer to their predictions."""
-        gain, stretch, values = np.zeros(len(at)), np.zeros(len(at)), list[Array]()
+        gain, values = np.zeros(len(at)), list[Array]()
         for j, numbers in put.items():
             unit = self.table.units[j]
             assert unit is not None
@@ -172,23 +157,20 @@ class SlipSearch:
             values.append(np.asarray(unit(numbers)))
             far = (values[-1] - expected) * block.judged.far[at, j] / np.where(z == expected, 1.0, z - expected)
             gain += block.judged.nats[at, j] - self.pattern.tails.of_columns(far, j)
-            stretch += unit.log_stretch(z, values[-1], factor)
-        worth = worth + _STRETCH * np.minimum(stretch, 0.0) + _OWN * gain
         columns = np.broadcast_to([next(iter(put)), list(put)[-1]], (len(at), 2))
         nearer = gain > _NEARER
         changed = np.column_stack([values[0], values[-1]])
         return _Trials(at[nearer], columns[nearer], changed[nearer], worth[nearer], np.full(int(nearer.sum()), hint))
 
-    def _keep(self, variant: int, block: _Block, trials: _Trials) -> None:
+    def _keep(self, block: _Block, trials: _Trials) -> None:
         """Keep the best trial of each row if it is better than what is known of the row."""
         gain, at = self._gain(block, trials), block.rows[trials.row]
         # Of several trials of a row the last one stays, which is the best and, of equal ones, the first.
         order = np.lexsort([-np.arange(len(gain)), gain])
-        order = order[gain[order] > self.gains[variant][at[order]]]
-        self.gains[variant][at[order]] = gain[order]
-        if variant == 0:
-            self._best[at[order]] = np.column_stack([trials.columns, trials.hint])[order]
-            self._values[at[order]] = trials.values[order]
+        order = order[gain[order] > self.gains[at[order]]]
+        self.gains[at[order]] = gain[order]
+        self._best[at[order]] = np.column_stack([trials.columns, trials.hint])[order]
+        self._values[at[order]] = trials.values[order]
 
     def _gain(self, block: _Block, trials: _Trials) -> Array:
         """The nats that each trial takes off its row, where it leaves few."""
@@ -209,32 +191,26 @@ class SlipSearch:
     def _read(self, j: int, rows: Places) -> Array:
         return np.clip(self.table.values[j][rows].astype(np.float64), -_LARGEST, _LARGEST)
 
-    def _another(self, j: int, values: Array) -> Array:
-        """Return another value of the column for each value, which does not depend on the order of the rows."""
-        known = self._sorted[j]
-        return np.asarray(known[_STRIDE * (np.searchsorted(known, values) + 1) % len(known)])
 
-
-def by_chance(gains: Array, placebos: Array, first: Mask | None = None) -> Array:
+def by_chance(gains: Array, first: Mask | None = None) -> Array:
     r"""For each row, the share of false alarms among the rows that gain at least as much by a slip.
 
-    The number of rows that gain as much by chance is estimated in three ways, of which the largest counts:
+    The number of rows that gain as much by chance is the larger of two estimates, and at least a half, so that one or
+    two rows are not enough:
 
     - by the tail of the gains themselves, which is taken to be exponential;
-    - by :math:`10 n e^{-t}`: if the model is right, a gain of t nats has a probability of at most :math:`e^{-t}`;
-    - by the number of rows for which a placebo, such as ÷3.2, is clearly better than any slip, plus one (Barber and
-      Candès, 2015). Because of the one, a single slip in a table must be rare enough by the other two.
+    - by :math:`10 n e^{-t}`: if the model is right, a gain of t nats has a probability of at most :math:`e^{-t}`.
 
     >>> rng = np.random.default_rng(0)
-    >>> gains, placebos = rng.exponential(size=1000), rng.exponential(size=(2, 1000))
+    >>> gains = rng.exponential(size=1000)
     >>> gains[:9] = 15.0
-    >>> chance = by_chance(gains, placebos)
+    >>> chance = by_chance(gains)
     >>> bool(chance[:9].max() < 0.1), bool(chance[9:].min() > 0.2)
     (True, True)
     """
     if first is not None and not first.all():
         known = np.argsort(gains[first], kind="stable")
-        shares = by_chance(gains[first], placebos[:, first])[known]
+        shares = by_chance(gains[first])[known]
         at = np.searchsorted(gains[first][known], gains, "right") - 1
         return np.where(at >= 0, shares[at], 1.0)
     rows = len(gains)
@@ -242,15 +218,8 @@ def by_chance(gains: Array, placebos: Array, first: Mask | None = None) -> Array
     fall = max(float(end - body) / np.log((1 - _BODY) / (1 - _END)), _FALL)
     order = np.argsort(-gains, kind="stable")
     least = gains[order]
-    better = np.sort(np.concatenate([placebo[placebo > gains + _CLEARLY] for placebo in placebos]))
-    expected = np.max(
-        [
-            rows * (1 - _BODY) * np.exp(-np.clip((least - body) / fall, -50.0, None)),
-            _CELLS * rows * np.exp(-least),
-            (1 + len(better) - np.searchsorted(better, least)) / len(placebos),
-        ],
-        axis=0,
-    )
+    tail = rows * (1 - _BODY) * np.exp(-np.clip((least - body) / fall, -50.0, None))
+    expected = np.maximum(np.maximum(tail, _CELLS * rows * np.exp(-least)), _FLOOR)
     shares = np.empty(rows)
     falling = np.minimum.accumulate((expected / np.arange(1, rows + 1))[::-1])[::-1]
     shares[order] = np.where(least > 0, np.minimum(falling, 1.0), 1.0)

@@ -249,6 +249,8 @@ class Audit:
         folder = Path(folder)
         files = (PAGE, self.scores_file, SUMMARY)
         keep_inputs([folder / name for name in files], {f"the data ({path})": path for path in self.inputs})
+        if linked := [folder / name for name in files if (folder / name).is_symlink()]:
+            raise ValueError(f"{linked[0]} is a link to another file, which would be overwritten: remove the link")
         with writable(folder, create=True):
             summary = json.dumps(plain(self.summary()), indent=1, ensure_ascii=False, allow_nan=False)
             texts = {SUMMARY: summary + "\n", PAGE: page(self, command)}

@@ -1,4 +1,4 @@
-"""What an audit finds: suspicious rows with reasons, one list of them, and tables and pictures about the rest."""
+"""What an audit finds: suspicious rows with reasons, one list of them, and tables about the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._page import Picture, Table
+from likely._page import Table
 from likely._rows.reading.table import counted
 from likely._typing import Array, Index, Mask
 
@@ -122,7 +122,6 @@ class Finding:
         scores: columns of the CSV, one value per row of the data.
         numbers: entries of the JSON summary.
         tables: tables of the page.
-        pictures: functions that draw the pictures of the page.
         judged: False where the data allow no verdict of this kind; ``summary`` gives the reason.
         known: the number of rows that were marked as fine before and are left out.
 
@@ -139,7 +138,6 @@ class Finding:
     scores: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
-    pictures: tuple[Callable[[], Picture], ...] = ()
     judged: bool = True
     known: int = 0
 
@@ -293,17 +291,6 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return "missing" if value != value else str(value).removesuffix(".0")
     return "missing" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
-
-
-def label(name: str) -> str:
-    r"""A name from the data as a label of a picture: short, on one line, and never taken for mathematics.
-
-    >>> label("price in $"), label("x" * 50)
-    ('price in \\$', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…')
-    """
-    shown = "".join(sign for sign in name if sign.isprintable())
-    shown = shown if len(shown) <= 40 else shown[:39] + "…"
-    return shown.replace("$", r"\$")
 
 
 def verdict(wrong: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,30 +19,20 @@ class Weighted(NamedTuple):
     weights: Array | None
 
 
-class Spread(NamedTuple):
-    """Values of all rows.
+def spread_of(values: Array) -> Weighted:
+    """Scores of all rows, and of how many rows each is: of very many the highest, and every so many-th of the others.
 
-    >>> values, weights = Spread.of(np.arange(3_000_000) % 7).summary()
+    >>> values, weights = spread_of(np.arange(3_000_000) % 7)
     >>> round(float(weights.sum())) == 3_000_000, float(values.max())
     (True, 6.0)
     """
-
-    values: Array
-
-    @classmethod
-    def of(cls, values: Any, _rows: int = 0) -> Self:
-        """From the values of all rows."""
-        return cls(np.asarray(values, np.float64))
-
-    def summary(self) -> Weighted:
-        """The values, and of how many rows each is: of very many the highest, and every so many-th of the others."""
-        n, stride = len(self.values), max(1, len(self.values) // _KEPT)
-        if stride == 1:
-            return Weighted(self.values, None)
-        highest = np.partition(self.values, -_HIGHEST)[-_HIGHEST:]
-        others = self.values[::stride]
-        others = others[others < highest.min()]
-        if not len(others):  # all others equal the lowest of the highest
-            others = highest.min(keepdims=True)
-        weights = np.full(len(others), (n - _HIGHEST) / len(others))
-        return Weighted(np.append(highest, others), np.append(np.ones(_HIGHEST), weights))
+    n, stride, values = len(values), max(1, len(values) // _KEPT), np.asarray(values, np.float64)
+    if stride == 1:
+        return Weighted(values, None)
+    highest = np.partition(values, -_HIGHEST)[-_HIGHEST:]
+    others = values[::stride]
+    others = others[others < highest.min()]
+    if not len(others):  # all others equal the lowest of the highest
+        others = highest.min(keepdims=True)
+    weights = np.full(len(others), (n - _HIGHEST) / len(others))
+    return Weighted(np.append(highest, others), np.append(np.ones(_HIGHEST), weights))

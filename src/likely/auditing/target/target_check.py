@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from likely.auditing.target.forecasts import WIDE, LabelForecast, TargetForecast
 from likely.auditing.target.held_out import FITTED
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets
-from likely.auditing.target.wrong_targets import Change, spread_scores, swaps, wrong_labels, wrong_targets
+from likely.auditing.target.wrong_targets import spread_scores, wrong_labels, wrong_targets
 
 _CLASSES = 100  # more are no classification
 _FEWEST = 20  # rows with a target that a model can be fitted to
@@ -129,7 +129,7 @@ class NumberCheck(TargetCheck):
         self.forecast = regress(self.frame, squash(y), self.seed, tell, self.groups)
         sample.progress("judging targets", 0.0)
         mean, scale = self.forecast.mean, self.forecast.scale
-        verdict = judge_targets(mean, squash(y), self.X, self.seed, scale=scale, squash=squash)
+        verdict = judge_targets(mean, squash(y), scale, self.seed, squash=squash)
         self.verdict = self._reconsidered(verdict, self.typed, self.frame, y).settled()
 
     def _readable(self, typed: pd.DataFrame) -> pd.DataFrame:
@@ -167,21 +167,14 @@ class NumberCheck(TargetCheck):
     def judge_new(self, typed: pd.DataFrame, given: Array) -> TargetVerdict:
         """The verdict on rows outside the sample."""
         frame = self._readable(typed)
-        expected = self.verdict.forecast(self.reader.design(typed), *self.forecast.again(frame))
+        expected = self.verdict.forecast(*self.forecast.again(frame))
         return self._reconsidered(self.verdict.judge(self.verdict.squash(given), *expected), typed, frame, given)
 
     def finding(
         self, verdict: TargetVerdict, rows: Index, typed: pd.DataFrame, of_all: tuple[int, int] | None
     ) -> Finding:
         """The targets that are probably wrong."""
-
-        def swapped(places: Index) -> Iterable[Change]:
-            if not verdict.judged or self.many:
-                return ()
-            y = verdict.squash.back(verdict.u)
-            return swaps(self._readable(typed.iloc[rows]), y, self.forecast.expected, places)
-
-        return wrong_targets(verdict, self.target, rows, len(typed), swapped, of_all)
+        return wrong_targets(verdict, self.target, rows, len(typed), of_all)
 
 
 class LabelCheck(TargetCheck):

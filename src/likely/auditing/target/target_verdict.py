@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.preprocessing import StandardScaler
 
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array, Mask
 from likely.auditing.columns.scale import FACTORS, AsinhScale, ColumnLimits
-from likely.auditing.odd_rows.slips import VARIANTS, by_chance
-from likely.auditing.target.held_out import fold_out, predictable_targets
+from likely.auditing.odd_rows.slips import by_chance
+from likely.auditing.target.held_out import predictable_targets
 from likely.auditing.target.label_verdict import LEAST
 from likely.calibration import LinearScale
 from likely.functional import student_t_nll
@@ -29,31 +27,11 @@ _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
 _MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
 _MOST_ALONE = 0.02  # the same where targets cannot be predicted
 _FITTED = 50_000  # rows for the tails
-_LINE = 5_000  # rows for the line that predicts scales
-_WIDEST, _CLIP = 200, 5.0  # columns that the line reads, and deviations at which they are clipped
 _REACH = 2.0  # the power by which right targets beyond all forecasts get rarer than the tails of the forecasts say
 _OUTER = 0.95  # of the targets lie so near their median that nothing is beyond
 _SURELY_RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
 _OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
 PLAIN = AsinhScale(0.0, 1.0)  # of targets whose squashed values alone are known
-
-
-class ScaleLine:
-    """The scale of residuals as a line in columns of any unit, without gaps and far values, and in the prediction."""
-
-    def __init__(self, X: NDArray[np.floating], mean: Array, residual: Array) -> None:
-        with np.errstate(invalid="ignore"):  # a column without any value has no mean
-            self.units = StandardScaler().fit(X[:, :_WIDEST].astype(np.float64))
-        self.line = LinearScale(likelihood="laplace")
-        self.line.fit(np.zeros(len(mean)), None, residual, features=self._features(X, mean))
-
-    def __call__(self, X: NDArray[np.floating], mean: Array) -> Array:
-        """The scales of these rows."""
-        return self.line.predict_scale(np.zeros(len(mean)), None, features=self._features(X, mean))
-
-    def _features(self, X: NDArray[np.floating], mean: Array) -> Array:
-        columns = np.nan_to_num(self.units.transform(X[:, :_WIDEST].astype(np.float64)))
-        return np.column_stack([np.clip(columns, -_CLIP, _CLIP), mean])
 
 
 @dataclass(frozen=True)
@@ -76,7 +54,7 @@ class TargetVerdict:
     share: float
     judged: bool  # whether targets can be predicted, so that a prediction speaks against one
     squash: AsinhScale
-    line: ScaleLine | None
+    line: LinearScale | None  # of scales in the prediction
     others: tuple[Array, Array]  # values, and the log-density there of the target of any row
     limits: tuple[float, float]  # the median target, and how far from it nothing is beyond all that is expected
     far: float = 0.0
@@ -101,11 +79,11 @@ class TargetVerdict:
         """What is written of every row."""
         return {"target_wrong": self.wrong, "target_nll": self.nll, "expected": self.squash.back(self.mean)}
 
-    def forecast(self, X: NDArray[np.floating], mean: Array, scale: Array | None) -> tuple[Array, Array]:
+    def forecast(self, mean: Array, scale: Array | None) -> tuple[Array, Array]:
         """What is expected of further rows, and its scale, by what models expect."""
         if self.line is None:
             return np.full(len(mean), self.mean[0]), np.full(len(mean), self.factor)
-        return mean, self.factor * _joint(self.line(X, mean), scale)
+        return mean, self.factor * _joint(self.line, mean, scale)
 
     def judge(self, u: Array, mean: Array, scale: Array) -> TargetVerdict:
         """The verdict on some rows."""
@@ -139,61 +117,53 @@ class TargetVerdict:
     def _mended(self, u: Array, mean: Array, scale: Array, factor: float) -> tuple[Array, Mask, Mask]:
         """The log-density of targets times a factor, whether that moves them, and whether it brings them near."""
         mended = self.squash.times(u, factor)
-        # Near zero all units are alike, and a density there is that of zeros: it is not sharpened.
-        stretch = np.minimum(self.squash.log_stretch(u, mended, factor), 0.0)
-        density = stretch - student_nll(mended - mean, scale, self.df)
+        density = -student_nll(mended - mean, scale, self.df)
         return density, np.abs(mended - u) > MOVED * scale, np.abs(mended - mean) < NEAR * scale
 
     def with_slips(self) -> TargetVerdict:
         """The verdict where targets that gain more by another unit or sign than chance explains are wrong."""
-        gains = np.zeros((len(VARIANTS), len(self.u)))
+        gains = np.zeros(len(self.u))
         y, off = self.squash.back(self.u), np.abs(self.u - self.mean) > _OFF * self.scale
         possible = ColumnLimits.of(y)
         before = self.nll + possible.nats(y)
-        for variant, times in enumerate(VARIANTS):
-            for factor in FACTORS:
-                after, moved, near = self._mended(self.u, self.mean, self.scale, factor * times)
-                fits = off & moved & near & possible(y * factor)
-                gain = before + after - possible.nats(y * factor)
-                gains[variant] = np.maximum(gains[variant], np.where(fits, gain, 0.0))
-        chance = by_chance(gains[0], gains[1:])
+        for factor in FACTORS:
+            after, moved, near = self._mended(self.u, self.mean, self.scale, factor)
+            fits = off & moved & near & possible(y * factor)
+            gains = np.maximum(gains, np.where(fits, before + after - possible.nats(y * factor), 0.0))
+        chance = by_chance(gains)
         surely = -logit(np.clip(chance, 1e-300, 1 - 1e-12))
         return replace(self, odds=np.where(chance <= _SLIPPED, np.maximum(self.odds, surely), self.odds))
 
 
 def judge_targets(
-    mean: Array,
-    u: Array,
-    features: NDArray[np.floating],
-    seed: int = 0,
-    *,
-    scale: Array | None = None,
-    squash: AsinhScale = PLAIN,
+    mean: Array, u: Array, scale: Array | None = None, seed: int = 0, *, squash: AsinhScale = PLAIN
 ) -> TargetVerdict:
     r"""Which targets do predictions that were not fitted to them speak against?
 
-    A target is right with probability :math:`1 - \epsilon`, and then Student-t around its prediction with a scale that
-    is linear in the features and fitted to other rows, averaged in the logarithm with ``scale`` where it is given;
-    else it lies anywhere, or is another row's, or has a wrong unit. Beyond all predictions right targets get rarer by
-    the square of their distance from the median. The degrees of freedom, a common factor of the
-    scales and ε are those of highest likelihood. If the predictions do not beat the median, targets are judged by their
-    distance from it alone.
+    A target is right with probability :math:`1 - \epsilon`, and then Student-t around its prediction with its
+    scale, whose logarithm is linear in the prediction, averaged in the logarithm with ``scale`` where it is given; else
+    it lies anywhere, or is another row's, or has a wrong unit. Beyond all predictions right targets get rarer by the
+    square of their distance from the median. The degrees of freedom, a common factor of the scales and ε are those of
+    highest likelihood. If the predictions do not beat the median, targets are judged by their distance from it alone.
 
     >>> rng = np.random.default_rng(0)
-    >>> mean, x = rng.normal(size=500), rng.normal(size=(500, 2))
+    >>> mean = rng.normal(size=500)
     >>> u = mean + 0.2 * rng.normal(size=500)
     >>> u[:10] += 3
-    >>> verdict = judge_targets(mean, u, x)
+    >>> verdict = judge_targets(mean, u)
     >>> bool(verdict.wrong[:10].min() > 0.9), int((verdict.wrong[10:] > 0.5).sum())
     (True, 0)
     """
     line, predictable = None, predictable_targets(mean, u)
+    some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
     if predictable:
-        lines, line = _scales(u - mean, features, mean, seed)
-        scale = _joint(lines, scale)
+        residual = (u - mean)[some]
+        far = 8 * (float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0)
+        line = LinearScale(likelihood="laplace")
+        line.fit(np.zeros(len(some)), None, np.clip(residual, -far, far), features=mean[some, None])
+        scale = _joint(line, mean, scale)
     else:
         mean, scale = np.full(len(u), np.median(u)), np.ones(len(u))
-    some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
     df, factor, share = _contaminated((u - mean)[some], scale[some])
     scale = scale * factor
     others, limits = _density_of_any(u, mean, scale, df), _limits(squash.back(u), squash.back(mean))
@@ -202,20 +172,10 @@ def judge_targets(
     return (verdict.with_slips() if predictable else verdict).settled()
 
 
-def _joint(line: Array, scale: Array | None) -> Array:
+def _joint(line: LinearScale, mean: Array, scale: Array | None) -> Array:
     """A scale per row: a line's, or its geometric mean with the scale that models give."""
-    return line if scale is None else np.sqrt(line * np.maximum(scale, 1e-9 * float(np.median(scale))))
-
-
-def _scales(residual: Array, features: NDArray[np.floating], mean: Array, seed: int) -> tuple[Array, ScaleLine | None]:
-    """A scale for every residual, by lines that were fitted to other rows, and one of the lines."""
-    usual = float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0
-    tame = np.clip(residual, -8 * usual, 8 * usual)
-    scale, line = np.empty(len(residual)), None
-    for fit, held in fold_out(len(residual), seed + 1, most=_LINE):
-        line = ScaleLine(features[fit], mean[fit], tame[fit])
-        scale[held] = line(features[held], mean[held])
-    return scale, line
+    linear = np.asarray(line.predict_scale(np.zeros(len(mean)), None, features=mean[:, None]))
+    return linear if scale is None else np.sqrt(linear * np.maximum(scale, 1e-9 * float(np.median(scale))))
 
 
 def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from likely._page import Picture, Table
-from likely._page.svg import INK, MUTED, SERIES, panel, styled, to_svg
+from likely._page import Table
 from likely._rows.reading.table import listed
 from likely._typing import Array, Mask, Places
-from likely.auditing.columns.scale import FACTORS, AsinhScale, ColumnLimits
-from likely.auditing.odd_rows.slips import SWAPPED
-from likely.auditing.results.finding import Explained, Finding, Reason, label, number, worst_first
+from likely.auditing.columns.scale import FACTORS, ColumnLimits
+from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
 from likely.auditing.target.label_verdict import LabelVerdict
 from likely.auditing.target.target_verdict import MOVED, NEAR, TargetVerdict
 
 _SHARED = 3  # rows with the same given and predicted labels from which they are one finding
 _MANY = 0.05  # of the labels: where fewer seem wrong, their share is not why they are not judged
-_TAILS = 0.002  # share of values at each end of a column that are not usual for it
-_DRAWN, _POINTS = 3_000, 1_000  # points of the picture, and points that are drawn as shapes
-_LABELS = 6  # of an axis, at most
-Change = tuple[str, Array, Array, Array]  # in words, targets after it, their predictions, and nats gained elsewhere
 
 
 def wrong_labels(
@@ -64,27 +57,21 @@ def wrong_labels(
         tables=(table,) if doubted.any() else (),
     )
     suggested = spread_out(np.where(doubted, names[guess], ""), rows, n, "")
-    return _judged(finding, verdict, rows, n, doubted, explain, _histogram, suggested=suggested)
+    return _judged(finding, verdict, rows, n, doubted, explain, suggested=suggested)
 
 
 def wrong_targets(
-    verdict: TargetVerdict,
-    target: str,
-    rows: Places,
-    n: int,
-    swapped: Callable[[Places], Iterable[Change]],
-    of_all: tuple[int, int] | None = None,
+    verdict: TargetVerdict, target: str, rows: Places, n: int, of_all: tuple[int, int] | None = None
 ) -> Finding:
     """Rows whose target is more likely wrong than right. ``rows`` are those with a target, of ``n`` in the data.
 
-    ``swapped`` are the swaps with columns that may have happened to some of these; ``of_all`` is the number of wrong
-    targets and of rows, if there are more than these.
+    ``of_all`` is the number of wrong targets and of rows, if there are more than these.
     """
     wrong = verdict.wrong > 0.5
 
     def explain(top: Places) -> Iterator[Explained]:
         places = np.searchsorted(rows, top)
-        for place, hint in zip(places.tolist(), _hints(verdict, places, swapped(places)), strict=True):
+        for place, hint in zip(places.tolist(), _hints(verdict, places), strict=True):
             yield _explained_target(verdict, target, place, hint)
 
     count, total = of_all or (int(wrong.sum()), len(rows))
@@ -94,7 +81,7 @@ def wrong_targets(
         _sentence_of_targets(verdict, count, total, target),
         numbers={"rows": count, "df": verdict.df},
     )
-    return _judged(finding, verdict, rows, n, wrong, explain, partial(_scatter, target=target))
+    return _judged(finding, verdict, rows, n, wrong, explain)
 
 
 def _judged(
@@ -104,7 +91,6 @@ def _judged(
     n: int,
     wrong: Mask,
     explain: Callable[[Places], Iterator[Explained]],
-    picture: Callable[[Any], Picture],
     **scores: Any,
 ) -> Finding:
     """A finding with what is the same of labels and of targets; rows without one have no scores."""
@@ -115,7 +101,6 @@ def _judged(
         scores=spread_scores(verdict, rows, n) | scores,
         numbers={**finding.numbers, "judged": verdict.judged, "share_wrong": share},
         judged=verdict.judged,
-        pictures=(partial(picture, verdict),) if verdict.judged else (),
         **worst_first(finding.name, certainty, suspicious, explain),
     )
 
@@ -135,44 +120,16 @@ def spread_out(values: Any, rows: Places, n: int, elsewhere: Any = np.nan) -> An
     return array
 
 
-def swaps(X: pd.DataFrame, y: Array, predict: Callable[[pd.DataFrame], Array], rows: Places) -> Iterator[Change]:
-    """The swaps with columns of numbers that may have happened to the targets of some rows; NaN where none may.
-
-    The target must be a usual value of the column, and the column's value a usual target.
-    """
-    names = X.select_dtypes("floating").columns
-    for name in names:
-        column, given = X[name].to_numpy(np.float64), y[rows]
-        own = column[rows]
-        may = _usual(given, column) & _usual(own, y) & (own != given)
-        if may.any():
-            unit = AsinhScale.of(column)
-            # Minus the log-density in the column, to a constant: Student's t around its median.
-            before, after = 2 * np.log1p(np.square((np.array([own, given]) - unit.centre) / unit.spread) / 3)
-            mean = predict(X.iloc[rows].assign(**{name: given}))
-            yield f"{SWAPPED} {name}", np.where(may, own, np.nan), mean, before - after - np.log(len(names))
-
-
-def _usual(values: Array, column: Array) -> Mask:
-    """Whether values lie between the ends of a column, its tails left out."""
-    low, high = np.nanquantile(column, [_TAILS, 1 - _TAILS])
-    return np.asarray((values >= low) & (values <= high))
-
-
-def _hints(verdict: TargetVerdict, rows: Places, swapped: Iterable[Change]) -> Array:
-    """In words, the likeliest change that makes each target fit its prediction; nothing where none does."""
+def _hints(verdict: TargetVerdict, rows: Places) -> Array:
+    """In words, the likeliest unit or sign that makes each target fit its prediction; nothing where none does."""
     u, mean, scale = (values[rows] for values in (verdict.u, verdict.mean, verdict.scale))
     y, possible = verdict.squash.back(u), ColumnLimits.of(verdict.squash.back(verdict.u))
-    best, hints = np.full(len(rows), np.inf), np.full(len(rows), "", object)
-    units = []
+    nearest, hints = np.full(len(rows), NEAR), np.full(len(rows), "", object)
     for factor, name in FACTORS.items():
-        able = possible(y * factor) & (np.abs(verdict.squash.times(u, factor) - u) > MOVED * scale)
-        units.append((f"{name} would fit", np.where(able, y * factor, np.nan), mean, np.zeros(len(u))))
-    for words, value, expected, gain in (*units, *swapped):
-        z = (verdict.squash(value) - expected) / scale
-        cost = (verdict.df + 1) / 2 * np.log1p(z * z / verdict.df) - gain
-        better = (np.abs(z) <= NEAR) & (cost < best)
-        best[better], hints[better] = cost[better], words
+        mended = verdict.squash.times(u, factor)
+        off = np.abs(mended - mean) / scale
+        better = possible(y * factor) & (np.abs(mended - u) > MOVED * scale) & (off < nearest)
+        nearest[better], hints[better] = off[better], f"{name} would fit"
     return hints
 
 
@@ -263,77 +220,3 @@ def _overall(share: float) -> str:
 
 def _percent(p: float) -> str:
     return "> 99.9%" if p > 0.9995 else "< 0.1%" if p < 0.0005 else f"{p:.1%}"
-
-
-@styled
-def _histogram(verdict: LabelVerdict) -> Picture:
-    figure, axes = panel(4.6, 3.0)
-    nll, wrong = verdict.nll, verdict.wrong
-    edges = np.linspace(0, max(float(np.quantile(nll, 0.999)), 1e-3) * 1.1, 50)
-    # A half says neither, and NaN is not judged.
-    kinds = {"right": (wrong < 0.5, SERIES[1]), "wrong": (wrong > 0.5, SERIES[4])}
-    kinds["not judged"] = ~(kinds["right"][0] | kinds["wrong"][0]), MUTED
-    shown = {name: kind for name, kind in kinds.items() if kind[0].any()}
-    axes.hist(
-        [np.minimum(nll[rows], edges[-1]) for rows, _ in shown.values()],
-        edges.tolist(),
-        stacked=True,
-        color=[colour for _, colour in shown.values()],
-        label=list(shown),
-    )
-    axes.set(yscale="log", xlabel="Negative log-probability of the given label (nats)", ylabel="Rows")
-    axes.legend(title="probably", title_fontproperties={"size": 8}, labelcolor=INK)
-    axes.grid(axis="x", visible=False)
-    return Picture(
-        to_svg(figure),
-        "Histogram of the negative log-probability of labels",
-        "The further right, the less probable is the given label.",
-    )
-
-
-def round_numbers(low: float, high: float, squash: AsinhScale) -> list[float]:
-    """Round numbers to label a squashed axis with, about evenly spaced on it.
-
-    >>> round_numbers(-5.0, 30000.0, AsinhScale(20.0, 5.0)), round_numbers(9.0, 47.0, AsinhScale(23.0, 8.0))
-    ([0.0, 20.0, 50.0, 300.0, 3000.0, 30000.0], [10.0, 20.0, 30.0])
-    """
-    even = squash.back(np.linspace(squash(low), squash(high), _LABELS))
-    steps = np.pad(np.diff(even), 1, mode="edge")
-    unit = 10.0 ** np.round(np.log10(np.minimum(steps[1:], steps[:-1])))
-    labels = np.unique(np.round(even / unit) * unit + 0.0)
-    return labels[(labels >= low) & (labels <= high)].tolist()
-
-
-@styled
-def _scatter(verdict: TargetVerdict, target: str) -> Picture:
-    figure, axes = panel(4.6, 3.6)
-    u, wrong, squash = verdict.u, verdict.wrong > 0.5, verdict.squash
-    random = np.random.RandomState(0)
-    for mask, colour, name, size in (
-        (~wrong, SERIES[1], "probably right", 6),
-        (wrong, SERIES[4], "probably wrong", 16),
-    ):
-        some = random.permutation(np.flatnonzero(mask))[:_DRAWN]
-        axes.scatter(
-            verdict.mean[some],
-            u[some],
-            s=size,
-            color=colour,
-            alpha=0.6,
-            linewidth=0,
-            label=name,
-            rasterized=len(some) > _POINTS,  # a raster keeps the colours of light mode in dark mode
-        )
-    ends = float(min(verdict.mean.min(), u.min())), float(max(verdict.mean.max(), u.max()))
-    axes.plot(ends, ends, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
-    low, high = squash.back(np.array(ends)).tolist()
-    shown = round_numbers(low, high, squash)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_ticks(squash(np.array(shown)).tolist(), [number(value) for value in shown])
-    axes.set(xlabel=f"Expected {label(target)}", ylabel=f"Given {label(target)}")
-    axes.legend(loc="lower right", handletextpad=0.2)
-    return Picture(
-        to_svg(figure),
-        "Given over expected targets",
-        "One point per row; both axes are compressed far from the middle.",
-    )
