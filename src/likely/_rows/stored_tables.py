@@ -182,9 +182,12 @@ class Dask(Source):
         """See :meth:`Source.parts_of`."""
         if not is_dask(other):
             return _cut(other, self)
-        parts, blocks = _blocks(other), len(self.blocks)
-        if len(parts) != blocks:
-            raise ValueError(f"the table has {blocks} blocks, and what belongs to it has {len(parts)}: rechunk it")
+        ours, theirs = (getattr(table, "chunks", [()])[0] for table in (self.collection, other))
+        if ours and theirs and not np.isnan([*ours, *theirs]).any():
+            other = other.rechunk({0: ours})
+        parts = _blocks(other)
+        if len(parts) != len(self.blocks):
+            raise ValueError(f"the table has {len(self.blocks)} blocks, and what belongs to it has {len(parts)}")
         return parts
 
     def run(self, call: Callable[..., T], parts: Sequence[Sequence[Any]]) -> Iterator[T]:
