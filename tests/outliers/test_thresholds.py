@@ -11,7 +11,7 @@ from likely.outliers import (
     ScatterDetector,
 )
 from likely.outliers._columns import Distinct
-from likely.outliers._scaled import as_of_all, left_out, weights_without
+from likely.outliers._left_out import as_of_all, left_out, weights_without
 from likely.outliers.threshold import shortened, threshold
 from pairwise import together
 

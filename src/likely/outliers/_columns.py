@@ -43,8 +43,9 @@ class Distinct:
 
     @property
     def left_out(self) -> Array:
-        """What is left out of a fit that leaves a row out: one unit, or all that rows equal to it weigh."""
-        return np.where(self.place >= 0, np.minimum(self.mass[self.place], 1.0), 0.0)
+        """What is left out of a fit that leaves a row out: the usual weight, or all that rows equal to it have."""
+        usual = np.partition(self.mass, (len(self.mass) - 1) // 2)[(len(self.mass) - 1) // 2]
+        return np.where(self.place >= 0, np.minimum(self.mass[self.place], usual), 0.0)
 
     @classmethod
     def learn(cls, table: Array, weight: Array | None) -> Self:

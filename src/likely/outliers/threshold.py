@@ -153,4 +153,4 @@ def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
     """The least values that at least these shares of the weight do not exceed."""
     # A hair lower, for sums of weights are rounded.
     shares = np.asarray(levels) * (1 - 1e-12)
-    return np.quantile(values, shares, weights=weight, method="inverted_cdf")
+    return np.quantile(values, shares, axis=0, weights=weight, method="inverted_cdf")
