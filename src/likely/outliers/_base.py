@@ -21,7 +21,7 @@ from likely.outliers._left_out import FOLDS, left_out, weights_without
 from likely.outliers.threshold import Contamination, quantiles, threshold
 
 _MIN_SAMPLE = 1 << 15  # rows that say what the others are like, at least
-_MIN_ROWS, _MIN_ROWS_PER_COLUMN = 40, 2.1
+_MIN_ROWS, _MIN_ROWS_PER_COLUMN = 40, 2  # fewer leave fits open
 _HELD_OUT = 200  # rows that are held out at least
 number_per_row = by_blocks()
 number_per_feature = by_blocks(width=lambda detector: detector.n_features_in_)
