@@ -175,7 +175,8 @@ class ScatterDetector(OutlierDetector):
 
     Args:
         df: degrees of freedom ν of the hyperprior: the fewer, the less an outlier weighs in the fit.
-        shrinkage: what is added to the variance of every direction, as a share of their mean.
+        shrinkage: what is added to the variance of every direction, as a share of their mean; at least the number of
+            columns per row less two thirds.
         contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
         max_iter: steps at most.
         tol: the steps end when no variance or covariance changes by more than this share of the deviations.
