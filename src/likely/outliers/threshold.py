@@ -153,7 +153,7 @@ def shortened(scores: Array, weight: Array | None) -> Array:
     return short
 
 
-def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
+def quantiles(values: Any, weight: Array | None, levels: Any) -> Array:
     """The least values that at least these shares of the weight do not exceed."""
     # A hair lower, for sums of weights are rounded.
     shares = np.asarray(levels) * (1 - 1e-12)
