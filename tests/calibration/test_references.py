@@ -121,6 +121,13 @@ def log_odds(logits: Array) -> Array:
     return logs - np.log(-np.expm1(logs))
 
 
+def mixture(columns: list[Array], share: float) -> Array:
+    """Normalised columns, with the rest that of one temperature."""
+    curves = np.stack(columns, axis=1)
+    tempered = np.exp(log_softmax(LOGITS / best_temperature(), 1))
+    return share * curves / curves.sum(1, keepdims=True) + (1 - share) * tempered
+
+
 def test_platts_sigmoids_are_fitted_to_smoothed_labels() -> None:
     fitted = PlattScaling().fit(LOGITS, LABELS, sample_weight=WEIGHT)
     columns = []
@@ -137,8 +144,8 @@ def test_platts_sigmoids_are_fitted_to_smoothed_labels() -> None:
         assert fitted.curves_[k].slope == pytest.approx(slope, rel=1e-3)
         assert fitted.curves_[k].intercept == pytest.approx(intercept, abs=1e-3)
         columns.append(expit(slope * odds + intercept))
-    expected = np.stack(columns, axis=1)
-    np.testing.assert_allclose(fitted.predict_proba(LOGITS), expected / expected.sum(1, keepdims=True), rtol=5e-3)
+    assert 0.5 < fitted.share_ < 1
+    np.testing.assert_allclose(fitted.predict_proba(LOGITS), mixture(columns, fitted.share_), rtol=5e-3)
 
 
 def test_platts_sigmoid_of_equal_odds_is_the_share_of_the_class() -> None:
@@ -147,6 +154,7 @@ def test_platts_sigmoid_of_equal_odds_is_the_share_of_the_class() -> None:
     share = (30 * 31 / 32 + 10 / 12) / 40
     other = (10 * 11 / 12 + 30 / 32) / 40
     expected = np.array([share, other]) / (share + other)
+    fitted.share_ = 1.0  # one temperature does the same here
     np.testing.assert_allclose(fitted.predict_proba([[0.3, 0.1]])[0], expected, rtol=1e-6)
 
 
@@ -158,10 +166,9 @@ def test_isotonic_curves_are_scikit_learns_within_one_row_of_zero_and_one() -> N
         odds = log_odds(LOGITS)[:, k]
         curve = IsotonicRegression(y_min=floor, y_max=1 - floor, out_of_bounds="clip")
         columns.append(curve.fit(odds, k == LABELS, sample_weight=WEIGHT).predict(odds))
-    expected = np.stack(columns, axis=1)
-    np.testing.assert_allclose(
-        fitted.predict_proba(LOGITS), expected / expected.sum(1, keepdims=True), rtol=1e-5, atol=1e-9
-    )
+    np.testing.assert_allclose(fitted.predict_proba(LOGITS), mixture(columns, fitted.share_), rtol=1e-5, atol=1e-9)
+    fitted.share_ = 1.0
+    np.testing.assert_allclose(fitted.predict_proba(LOGITS), mixture(columns, 1.0), rtol=1e-5, atol=1e-9)
 
 
 def test_zeros_of_a_forest_are_half_of_its_smallest_probability() -> None:

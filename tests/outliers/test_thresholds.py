@@ -11,7 +11,7 @@ from likely.outliers import (
     ScatterDetector,
 )
 from likely.outliers._columns import Distinct
-from likely.outliers._scaled import as_of_all, left_out, weights_without
+from likely.outliers._left_out import as_of_all, left_out, weights_without
 from likely.outliers.threshold import shortened, threshold
 from pairwise import together
 
@@ -26,6 +26,13 @@ DETECTORS = {
 def drawn(kind: str, rows: int, columns: int, rng: np.random.Generator) -> np.ndarray:
     if kind == "normal":
         return rng.normal(size=(rows, columns))
+    if kind == "factors":
+        return rng.normal(size=(rows, 5)) @ np.sin(np.arange(5 * columns).reshape(5, -1)) + drawn(
+            "normal", rows, columns, rng
+        )
+    if kind == "copies":
+        some = rng.normal(size=(rows, -(-columns // 2)))
+        return np.hstack([some, 1e9 * some])[:, :columns]
     if kind == "heavy columns":
         return rng.standard_t(3, size=(rows, columns))
     return rng.normal(size=(rows, columns)) / np.sqrt(rng.chisquare(3, size=(rows, 1)) / 3)
@@ -50,6 +57,25 @@ def test_fresh_rows_are_flagged_as_often_as_asked(name: str, rows: int, columns:
     found = np.mean([shares(DETECTORS[name], kind, rows, columns, seed) for seed in range(20, 23)], axis=0)
     assert 0.05 <= found[0] <= 0.2
     assert found[1] <= 0.05
+
+
+@together(
+    ("kind", "rows", "columns"),
+    [("normal", 15, 45), ("heavy columns", 30, 30), ("factors", 30, 90), ("copies", 60, 60), ("normal", 100, 50)],
+)
+@pytest.mark.parametrize("name", ["scatter", "likelihood"])
+def test_fresh_clean_rows_of_wide_tables_are_not_outliers(name: str, rows: int, columns: int, kind: str) -> None:
+    found = np.mean([shares(DETECTORS[name], kind, rows, columns, seed) for seed in range(50, 53)], axis=0)
+    assert found[0] <= 0.2, f"{found[0]:.2f} of fresh clean rows are called outliers, where 0.1 is asked for"
+    assert found[0] >= 0.033 or rows < 100, "hardly any row is called an outlier"
+    assert found[1] <= 0.08 or rows < 20, f"{found[1]:.2f} of fresh clean rows are called outliers by themselves"
+
+
+@pytest.mark.parametrize("name", ["scatter", "likelihood"])
+def test_tables_of_three_times_as_many_columns_as_rows(name: str) -> None:
+    tenth, automatic = shares(DETECTORS[name], "normal", 100, 300, 60)
+    assert 0.033 <= tenth <= 0.2, f"{tenth:.2f} of fresh clean rows are called outliers, where 0.1 is asked for"
+    assert automatic <= 0.08
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,18 @@ def _as_rows(logits: Any, name: str) -> Rows:
     return Rows(array if isinstance(array, Tensor) or array.dtype.kind == "f" else array.astype(np.float64))
 
 
+def check_truths(labels: NDArray[Any], classes: int) -> None:
+    """Raise an error for labels that are true or false where there are more classes than two."""
+    if labels.dtype.kind == "b" and classes > 2:
+        raise ValueError(f"y holds booleans, but there are {classes} classes: give class numbers or names")
+
+
 def check_labels(y: Any, logits: Rows) -> Labels:
     """Return labels as integers 0 … C-1, one per row."""
     labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(logits),):
         raise ValueError(f"y must hold one label per row, shape ({len(logits)},); got {labels.shape}")
+    check_truths(labels, logits.shape[1])
     if labels.dtype.kind not in "iubf" or not (labels == np.floor(labels)).all():
         raise ValueError("y must hold class numbers 0, 1, …: encode labels with sklearn's LabelEncoder")
     whole = labels.astype(np.int64)

@@ -8,13 +8,18 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import optimize
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
-from likely._rows.blocks import Rows
+from likely._rows.contents import fold_numbers, splits_of
 from likely._typing import Array
 from likely.calibration._calibrator import Calibrator, LabelledLogits, Labels
+from likely.calibration._temperature import GlobalTemperature
+
+_FOLDS = 5
+_TINY = 1e-300
 
 
 class Sigmoid(NamedTuple):
@@ -44,39 +49,74 @@ class Polygon(NamedTuple):
 class _OneVersusRest(Calibrator):
     """A curve per class, from its log odds to a probability; the probabilities are then normalised.
 
-    A curve needs its rows at once: of a table in blocks, as many as can be kept, spread evenly over it.
+    Few rows cannot determine so many curves. So the result is a mixture with the probabilities of one temperature,
+    whose shares maximise the likelihood of rows that were left out of the curves, in folds.
+
+    A curve needs its rows at once: of a large table, as many as can be kept, spread evenly over it.
     """
 
     curves_: list[Any]
+    share_ = temperature_ = 1.0  # of files that hold neither
     _curve: Callable[..., Any]  # of odds, whether they are of the class, and weights
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
-        return super()._fit_rows(rows.thinned() if rows.table.mapped else rows)
+        rows = rows.thinned()
+        parts = [_log_odds(rows.answers[part]).double().cpu().numpy() for part in rows.answers.blocks()]
+        odds, y, weight = np.concatenate(parts), rows.y, rows.weight
+        self.curves_ = self._curves(odds, y, weight)
+        tempered = rows.fit(GlobalTemperature())
+        self.temperature_, self.share_ = tempered.temperature_, 0.0
+        held_out = np.zeros(len(y))
+        folds = splits_of(fold_numbers(rows.keys(), max(2, min(_FOLDS, len(y) // 2)), ties=y))
+        for train, out in folds if len(folds) > 1 else []:
+            curves = self._curves(odds[train], y[train], weight[train])
+            held_out[out] = _normalised(curves, odds[out])[np.arange(len(out)), y[out]]
+        if held_out.all():
+            self.share_ = _best_share(held_out, np.exp(-rows.nll(tempered)), weight)
+        return self
 
-    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
-        self.curves_ = []
-        for k in range(logits.shape[1]):
-            odds = np.concatenate([_log_odds(logits[part])[:, k].double().cpu().numpy() for part in logits.blocks()])
-            self.curves_.append(self._curve(odds, y == k, weight))
+    def _curves(self, odds: Array, y: Labels, weight: Array) -> list[Any]:
+        return [self._curve(column, y == k, weight) for k, column in enumerate(odds.T)]
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        odds = _log_odds(logits).double().cpu().numpy()
-        columns = [curve.predict(odds[:, k]) for k, curve in enumerate(self.curves_)]
-        probabilities = torch.as_tensor(np.stack(columns, axis=1)).to(logits)
-        return (probabilities / probabilities.sum(1, keepdim=True)).log()
+        probabilities = _normalised(self.curves_, _log_odds(logits).double().cpu().numpy())
+        tempered = torch.softmax(logits.double() / self.temperature_, 1)
+        return torch.lerp(tempered, torch.as_tensor(probabilities).to(tempered), self.share_).to(logits).log()
+
+
+def _normalised(curves: list[Any], odds: Array) -> Array:
+    """Return the probabilities that curves give the classes, of sum one."""
+    columns = np.stack([curve.predict(column) for curve, column in zip(curves, odds.T, strict=True)], axis=1)
+    return columns / columns.sum(1, keepdims=True)
+
+
+def _best_share(curves: Array, tempered: Array, weight: Array) -> float:
+    """Return the share of the first of two probabilities of the labels in the mixture of highest likelihood.
+
+    Curves that are all of it have to gain a nat over one temperature: a few rows without an error prove little.
+    """
+
+    def loss(share: float) -> float:
+        return share - float(weight @ np.log(np.maximum(tempered + share * (curves - tempered), _TINY)))
+
+    inside = optimize.minimize_scalar(loss, bounds=(0, 1), method="bounded").x
+    return min((0.0, 1.0, float(inside)), key=loss)
 
 
 class PlattScaling(_OneVersusRest):
     r"""Platt scaling: a sigmoid per class, :math:`\sigma(a_k o_k + c_k)` of its log odds, then normalised.
 
     Labels are smoothed as Platt does, (N₊+1)/(N₊+2) and 1/(N₋+2), so that the fit exists for separated classes too. It
-    may change which class is the most probable.
+    may change which class is the most probable. The result is a mixture with one temperature, by the likelihood of
+    rows held out in folds: few rows cannot determine a sigmoid per class.
 
     Args:
         inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
 
     Attributes:
         curves_: a sigmoid per class, with ``slope`` and ``intercept``.
+        share_: the share of the sigmoids in the result, from 0 to 1; the rest is that of one temperature.
+        temperature_: that temperature.
         n_classes_: number of classes.
 
     Example:
@@ -104,14 +144,16 @@ class IsotonicCalibration(_OneVersusRest):
     """Isotonic calibration: a monotone curve per class, from log odds to probability, then normalised.
 
     No curve goes below 1 / (nC), since an observed class of probability zero would cost infinity. Rows with the same
-    log odds share a value. It may change which class is the most probable, and gives different rows equal
-    probabilities.
+    log odds share a value. It may change which class is the most probable. The result is a mixture with one
+    temperature, by the likelihood of rows held out in folds: few rows cannot determine a curve per class.
 
     Args:
         inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
 
     Attributes:
         curves_: a curve per class, with its knots ``odds`` and their ``probability``.
+        share_: the share of the curves in the result, from 0 to 1; the rest is that of one temperature.
+        temperature_: that temperature.
         n_classes_: number of classes.
 
     Example:

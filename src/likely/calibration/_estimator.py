@@ -27,7 +27,7 @@ from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import Split, deals_itself, split_by_content
 from likely._rows.sources import by_blocks, is_source, refuse_blocks
 from likely._typing import Array
-from likely.calibration._calibrator import Calibrator
+from likely.calibration._calibrator import Calibrator, check_truths
 from likely.calibration._choice import make_calibrator
 from likely.calibration._scale import ScaleCalibrator
 
@@ -302,6 +302,7 @@ def _as_logits(scores: Array, probabilities: bool, floor: float) -> Array:
 
 def _encode(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return labels as their positions in ``classes``."""
+    check_truths(y, len(classes))
     unknown = np.setdiff1d(y, classes).tolist()
     if unknown:
         raise ValueError(f"y holds labels the estimator was not fitted on: {unknown[:5]}; its classes_ are {classes}")

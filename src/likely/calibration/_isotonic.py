@@ -214,8 +214,9 @@ class IsotonicScale(ScaleCalibrator):
 
     def _fit(self, z: Rows, rows: Forecasts) -> None:
         residuals, some = self._thinned(rows)
-        self.tails_ = heavy_tails(residuals, some.weight, self._family.likelihood.nll)
-        leaves = z.total(lambda part: leaf_masses(self._pit(z[part]), np.asarray(rows.weight[part])))
+        has_shape = self.global_scale_ > rows.rounding  # else residuals are rounding errors, which have no shape
+        self.tails_ = heavy_tails(residuals, some.weight, self._family.likelihood.nll) if has_shape else None
+        leaves = z.total(lambda part: leaf_masses(self._pit(z[part]), has_shape * np.asarray(rows.weight[part])))
         self.levels_, self.firmness_ = polya_tree(leaves)
 
     def _pit(self, z: Tensor) -> Array:

@@ -49,6 +49,7 @@ NOT_PARAMETERS = ("inputs", "steps")  # arguments that are fields of their own
 _KINDS = {kind.__name__: kind for kind in (*METHODS.values(), *SCALE_METHODS.values(), Composition, ScalePipeline)}
 # The fields of what each calibrator learns, in a record of its file.
 _TEMPERATURE, _SCALE = ("global_temperature",), ("has_scale", "global_scale")
+_CURVES = ("temperature", "share", "curves")
 _LINE, _DEEP = ("solution", "precision", "n_iter"), ("features", "mean", "deviation", "n_iter", "gain", "networks")
 LEARNED: dict[str, tuple[str, ...]] = {
     "GlobalTemperature": ("temperature",),
@@ -57,8 +58,8 @@ LEARNED: dict[str, tuple[str, ...]] = {
     "DeepTemperature": (*_TEMPERATURE, *_DEEP),
     "VectorScaling": (*_TEMPERATURE, "factors", "bias", "precision"),
     "StructuredMatrixScaling": (*_TEMPERATURE, "factors", "bias", "mixing", "precision"),
-    "PlattScaling": ("curves",),
-    "IsotonicCalibration": ("curves",),
+    "PlattScaling": _CURVES,
+    "IsotonicCalibration": _CURVES,
     "Composition": ("steps",),
     "AutoCalibrator": ("best", "scores", "behind", "members"),
     "GlobalScale": _SCALE,
@@ -257,7 +258,10 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
         record.columns = record.classes if method == "LinearTemperature" else len(record.array("coef", None))
     elif "features" in LEARNED[method]:
         record.columns = record.whole("features") or record.classes or 1 + record.truth("has_scale")
-    for field in LEARNED[method]:
+    learned = LEARNED[method]
+    if learned == _CURVES and "share" not in record.content:  # written before curves were mixed with a temperature
+        learned = ("curves",)
+    for field in learned:
         setattr(calibrator, _ATTRIBUTES.get(field, f"{field}_"), _READERS[field](record, field))
     if record.classes:
         calibrator.n_classes_ = record.classes

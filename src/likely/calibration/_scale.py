@@ -23,6 +23,8 @@ from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.calibration._row_factor import LINK
 from likely.likelihoods import LIKELIHOODS, Likelihood
 
+_ROUNDING = 8  # units in the last place by which a regressor of a constant is off
+_LEAST = math.sqrt(torch.finfo(torch.float32).tiny)
 KEPT_NUMBERS = 2**22  # maximum size of the rows that folds are made of, where rows are in blocks
 
 
@@ -61,6 +63,12 @@ class Forecasts(HeldOutRows):
     def residuals(self) -> Rows:
         """The targets less the means, over the scales."""
         return Rows((self.y - self.mean) / self.scale)
+
+    @property
+    def rounding(self) -> float:
+        """The largest rounding error of a mean, over the scale."""
+        sizes = self.mean.double().abs() / self.scale
+        return max(_ROUNDING * torch.finfo(self.mean.dtype).eps * float(sizes.max()), _LEAST)
 
     @property
     def width(self) -> int:
@@ -261,7 +269,8 @@ class ScaleCalibrator(BaseEstimator):
         """Fit to rows that have been checked already, as the steps of a pipeline are."""
         residuals = rows.residuals
         self.has_scale_, self.n_features_ = rows.answers is not None, rows.width
-        self.global_scale_ = factor = common_scale(residuals, rows.weight, self._family.power)
+        # Residuals that are all zero, or rounding errors, would give a scale of zero.
+        self.global_scale_ = factor = max(common_scale(residuals, rows.weight, self._family.power), rows.rounding)
         self._fit(residuals.mapped(lambda _, block: block / factor), rows)
         return self
 
@@ -325,6 +334,4 @@ def common_scale(z: Rows, weight: Array, power: int) -> float:
         sizes = z[rows].double().abs()
         return weights[rows].to(sizes) @ sizes.pow(power)
 
-    factor = float((z.total(sums) / float(weight.sum())) ** (1 / power))
-    # Residuals that are all zero would give a scale of zero.
-    return max(factor, math.sqrt(torch.finfo(torch.float32).tiny))
+    return float((z.total(sums) / float(weight.sum())) ** (1 / power))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from copy import copy
 from numbers import Real
 from typing import Any, Self
 
@@ -15,9 +17,12 @@ from likely._rows.columns import is_frame
 from likely._rows.sources import by_blocks, drawn, source_of
 from likely._typing import Array
 from likely.outliers._columns import Columns, Distinct
-from likely.outliers.threshold import Contamination, threshold
+from likely.outliers._left_out import FOLDS, left_out, weights_without
+from likely.outliers.threshold import Contamination, quantiles, threshold
 
 _MIN_SAMPLE = 1 << 15  # rows that say what the others are like, at least
+_MIN_ROWS, _MIN_ROWS_PER_COLUMN = 40, 2  # fewer leave fits open
+_HELD_OUT = 200  # rows that are held out at least
 number_per_row = by_blocks()
 number_per_feature = by_blocks(width=lambda detector: detector.n_features_in_)
 
@@ -61,8 +66,27 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
     def _fit(self, X: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
         """Learn; the scores of the rows read, those they would have if they had been left out, and their weights."""
         X, weight = self._sample(X, sample_weight)
+        fitted, unseen, rows = self._learn_rows(X, weight)
+        usual = fitted
+        if len(rows.first) < max(_MIN_ROWS, _MIN_ROWS_PER_COLUMN * X.shape[1]) and not self._long_tails:
+            # Formulas for leaving a row out hold where the rows determine the fit.
+            out = left_out(rows, math.ceil(FOLDS * _HELD_OUT / len(rows.first)), np.random.RandomState(0))
+            usual = unseen = np.full_like(fitted, np.nan)
+            for rows_out, without in zip(out, weights_without(rows, out), strict=True):
+                scores = copy(self)._learn_rows(X, without)[0]
+                # One fewer row is one fewer principal direction: each fit has a middle of its own.
+                moved = quantiles(fitted, rows.weight, 0.5) - quantiles(scores, without, 0.5)
+                unseen[rows_out] = scores[rows_out] + moved
+        return *self._in_units(fitted, unseen, usual, rows.weight), rows.weight
+
+    def _learn_rows(self, X: Any, weight: Array | None) -> tuple[Array, Array, Distinct]:
+        """Learn from rows that weigh so much; their scores, those if each were left out, and what they are."""
         self.columns_, table, rows = Columns.learn(X, weight, self._exceptions)
-        return *self._learn(table, rows), rows.weight
+        return *self._learn(table, rows), rows
+
+    def _in_units(self, fitted: Array, unseen: Array, usual: Array, weight: Array) -> tuple[Array, Array]:
+        """Scores of what ``_learn`` returns, in units of the ``usual`` of these."""
+        return fitted, unseen
 
     def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:
         self.offset_ = -threshold(fitted, unseen, weight, self.contamination, self._long_tails)

@@ -43,8 +43,8 @@ class Distinct:
 
     @property
     def left_out(self) -> Array:
-        """What is left out of a fit that leaves a row out: one unit, or all that rows equal to it weigh."""
-        return np.where(self.place >= 0, np.minimum(self.mass[self.place], 1.0), 0.0)
+        """What is left out of a fit that leaves a row out: the usual weight, or all that rows equal to it have."""
+        return np.where(self.place >= 0, np.minimum(self.mass[self.place], quantiles(self.mass, None, 0.5)), 0.0)
 
     @classmethod
     def learn(cls, table: Array, weight: Array | None) -> Self:
@@ -55,7 +55,7 @@ class Distinct:
         _, first, group = np.unique(exact, return_index=True, return_inverse=True)
         mass = np.bincount(group, scaled_weight[there])
         order = np.lexsort((exact[first], symmetric[first]))
-        unit = min(np.partition(mass, (len(mass) - 1) // 2)[(len(mass) - 1) // 2], mass.sum() / _MIN_ROWS)
+        unit = min(quantiles(mass, None, 0.5), mass.sum() / _MIN_ROWS)
         place = np.full(len(table), -1)
         place[there] = np.argsort(order)[group]
         return cls(scaled_weight / unit, there[first[order]], mass[order] / unit, place)

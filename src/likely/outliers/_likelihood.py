@@ -102,9 +102,12 @@ class LikelihoodDetector(OutlierDetector):
         trust = 1 / (1 + np.square(self._judged.clip(min=0) / _DOUBTFUL))
         self._learn_densities(z, turned, rows.weight * trust)
         views = self._views(table)
-        self._middle, self._unit = _units(views, rows.weight)
-        unseen = self._unseen(table, w, views, rows.left_out * trust, stretch)
-        return self._mean_of_highest(views), self._mean_of_highest(unseen)
+        return views, self._unseen(table, w, views, rows.left_out * trust, stretch)
+
+    def _in_units(self, fitted: Array, unseen: Array, usual: Array, weight: Array) -> tuple[Array, Array]:
+        known = ~np.isnan(usual[:, 0])
+        self._middle, self._unit = _units(usual[known], weight[known])
+        return self._mean_of_highest(fitted), self._mean_of_highest(unseen)
 
     def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:
         # Rows that fit badly have less of a say in their final scores, whose tail is longer than a normal's for it.
@@ -226,6 +229,6 @@ class LikelihoodDetector(OutlierDetector):
 
 def _units(scores: Array, weight: Array) -> tuple[Array, Array]:
     """Of each column of scores, the median, and how far above it the upper quartile is."""
-    lower, middle, upper = np.column_stack([quantiles(column, weight, [0.25, 0.5, 0.75]) for column in scores.T])
+    lower, middle, upper = quantiles(scores, weight, [0.25, 0.5, 0.75])
     unit = np.where(upper > middle, upper - middle, middle - lower)
     return middle, np.where(unit > 0, unit, 1.0)

@@ -20,13 +20,12 @@ from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS, LikelihoodLoss
 from likely.outliers._base import OutlierDetector, number_per_row
 from likely.outliers._columns import Distinct
+from likely.outliers._left_out import as_of_all, left_out, weights_without
 from likely.outliers.threshold import Contamination
 from likely.parameters import Predicted
 
 ERRORS = ("normal", "student_t", "robust")  # likelihoods of what a network misses
 _CLIP_DEVIATIONS = 1e3  # of what a network reads
-_FOLDS = 10
-_MAX_HELD_OUT = 1000  # rows that are held out say where the threshold is
 _EXTRA_NUMBERS = 30_000  # numbers of a step, beside those of two fits: then all fits take about as long as two
 _GAP = 3.5  # the power of the number of rows by which networks overfit less
 
@@ -181,7 +180,8 @@ class ScaledDetector(OutlierDetector):
         self.module_ = self._trained(x[order], value_weight[order], seed)
         log_scale, nll, errors = self._judged(self.module_, table)
         self._usual = (value_weight * errors).sum(0) / np.maximum(value_weight.sum(0), 1e-12) + 1e-12
-        out = left_out(rows, min(self.batch_size, len(order)) * table.shape[1], np.random.RandomState(seed))
+        fits = 2 + _EXTRA_NUMBERS // (min(self.batch_size, len(order)) * table.shape[1])
+        out = left_out(rows, fits, np.random.RandomState(seed))
         without = self._trained(x[order], (seen * weights_without(rows, out)[:, :, None])[:, order], seed)
         which = 0 if self.score_by == "scale" else 1
         fitted = (log_scale, nll)[which]
@@ -345,39 +345,3 @@ class ScaledAutoencoderDetector(ScaledDetector):
         encoder = nn.Sequential(layer(width, self.hidden), *thinned)
         decoder = nn.Sequential(layer(components, self.hidden), nn.ReLU(), layer(self.hidden, width))
         return encoder, decoder
-
-
-def left_out(rows: Distinct, step: int, random: np.random.RandomState) -> NDArray[np.bool_]:
-    """Of each of several fits, the rows of the table that it is not to see: an array of shape (fits, rows).
-
-    Equal rows are left out together, and where many rows are at hand only some are left out at all. Each fit reads
-    ``step`` numbers in a step.
-    """
-    count = len(rows.first)
-    folds = min(_FOLDS, count)
-    fits = min(folds, 2 + _EXTRA_NUMBERS // step, math.ceil(_MAX_HELD_OUT * folds / count))
-    fold = random.permutation(count) % folds
-    return (rows.place >= 0) & (fold[rows.place] == np.arange(fits)[:, None])
-
-
-def weights_without(rows: Distinct, out: NDArray[np.bool_]) -> Array:
-    """The weights of rows in each fit: of rows left out none, or one unit less where many rows are equal."""
-    mass = np.where(rows.place >= 0, rows.mass[rows.place], 0.0)
-    share_left = np.where(mass > 2, 1 - 1 / np.maximum(mass, 1), 0.0)
-    return rows.weight * np.where(out, share_left, 1.0)
-
-
-def as_of_all(scores: Array, out: NDArray[np.bool_], fitted: Array, power: float) -> Array:
-    """Scores of rows left out, as a fit to all rows would have them: by one to fewer rows they are too high.
-
-    What is compared are quantiles: those of rows left ``out`` lie above those of rows that a fit has seen. A part of
-    this gap, which falls as a ``power`` of the number of rows, is added to the quantiles of the fit to all rows. NaN
-    for rows that no fit has left out.
-    """
-    corrected = np.full(out.shape[1], np.nan)
-    fit, row = np.nonzero(out)
-    held = scores[fit, row]
-    level = (np.argsort(np.argsort(held)) + 0.5) / len(held)
-    gap = held - np.quantile(scores[~out] if not out.all() else held, level)
-    corrected[row] = np.quantile(fitted, level) + (1 - out.mean()) ** power * gap
-    return corrected

@@ -19,6 +19,7 @@ from likely.outliers.threshold import Contamination, quantiles
 
 _TINY = 1e-300
 _MAX_COLUMNS = 4096
+_MAX_COLUMNS_PER_ROW = 2 / 3
 
 
 class Covariance:
@@ -41,6 +42,9 @@ class Covariance:
 
     def fit(self, blocks: Callable[[], Iterable[tuple[slice, Array]]], rows: Distinct) -> Array:
         """Fit; return how many times larger each row's squared distance is if the row is left out."""
+        # The wider the table, the less of the covariance its rows determine.
+        self.least = max(0.0, len(self.location) / rows.weight.sum() - _MAX_COLUMNS_PER_ROW)
+        self.shrinkage = max(self.shrinkage, self.least)
         self.n_iter, moved = 0, np.inf
         while self.n_iter < self.max_iter and moved > self.tol:
             location, covariance = self._step(blocks(), rows.weight, alike=self.n_iter == 0)
@@ -97,7 +101,8 @@ class Covariance:
         values, axes = np.linalg.eigh(self.covariance)
         self.root = (axes / np.sqrt(values.clip(min=0) + self._noise())) @ axes.T
         # Axes without variance are any axes, so there are none.
-        self.axes = np.where(values > 1e-10 * values.max(initial=0), axes, 0.0)
+        least = max(1e-10 * values.max(initial=0), self.least * values.sum() / max(1, len(values)))
+        self.axes = np.where(values > least, axes, 0.0)
 
     def whitened(self, z: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
         """The numbers in the coordinates nearest to theirs in which C is the identity; how many are seen; which not."""
@@ -170,7 +175,8 @@ class ScatterDetector(OutlierDetector):
 
     Args:
         df: degrees of freedom ν of the hyperprior: the fewer, the less an outlier weighs in the fit.
-        shrinkage: what is added to the variance of every direction, as a share of their mean.
+        shrinkage: what is added to the variance of every direction, as a share of their mean; at least the number of
+            columns per row less two thirds.
         contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
         max_iter: steps at most.
         tol: the steps end when no variance or covariance changes by more than this share of the deviations.

@@ -16,6 +16,7 @@ _RARE = 0.005  # of ordinary rows lie so far out that one is named even where ch
 _MAX_RARE_SHARE, _MAX_RARE_ROWS = 0.02, 10  # as many are named for that, at most
 _MAX_HEAVIER = 2.0  # times the spread of the middle half, a tail is allowed for
 _MAX_OVERFITTED = 0.025  # of the rows, at most, are named by a network that has learned its rows by heart
+_FEW = 100  # rows of which one is a share that counts
 _MAX_LOG_DEVIATION = 2.0  # the standard deviation of the logarithm of a long tail, at most
 
 
@@ -62,11 +63,14 @@ def _exceeded_by(share: float, seen: Array, seen_weight: Array, held: Array, hel
 
     Where unseen rows agree within a standard error, the training rows have exactly the share that was asked for.
     """
-    level = [1 - share - 1e-9]  # a hair lower, for 1 - 0.1 is not nine tenths
-    of_seen = float(quantiles(seen, seen_weight, level)[0])
+    level = 1 - share - 1e-9  # a hair lower, for 1 - 0.1 is not nine tenths
+    of_seen = float(quantiles(seen, seen_weight, level))
     total = held_weight.sum()
     share_of_held, error = held_weight @ (held > of_seen) / total, np.sqrt(share * (1 - share) / total)
-    return of_seen if abs(share_of_held - share) <= error else float(quantiles(held, held_weight, level)[0])
+    if abs(share_of_held - share) <= error and total >= _FEW:
+        return of_seen
+    # Above the k-th highest of n rows there are k / (n + 1) of new ones.
+    return float(quantiles(held, held_weight, min(level * (1 + (total < _FEW) / total), 1.0)))
 
 
 def _automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> float:
@@ -149,8 +153,8 @@ def shortened(scores: Array, weight: Array | None) -> Array:
     return short
 
 
-def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
+def quantiles(values: Any, weight: Array | None, levels: Any) -> Array:
     """The least values that at least these shares of the weight do not exceed."""
     # A hair lower, for sums of weights are rounded.
     shares = np.asarray(levels) * (1 - 1e-12)
-    return np.quantile(values, shares, weights=weight, method="inverted_cdf")
+    return np.quantile(values, shares, axis=0, weights=weight, method="inverted_cdf")
