@@ -23,9 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg, optimize
+from scipy.special import betaln, expit
 from torch import Tensor
 
-from likely._solvers.design import Design
+from likely._solvers.design import Design, Posterior
 from likely._typing import Array, Index
 
 # Nats that a unit of spread of u costs where a scale or a temperature is predicted. One prior serves both. Gains in
@@ -108,6 +109,8 @@ class RidgeEvidence:
         self.size = max(float(np.trace(design.smaller)) / min(n, d), 1e-300) if d else 1.0
         self.floor = max(design.yy, 1e-300) / self.freedom * 1e-20
         self.learn_mean = learn_mean
+        # At the ends of the grid rows are fitted exactly, or not at all.
+        self.grid = math.log(self.size) + np.linspace(-18, 14, 25)
 
     def at(self, penalty: float) -> Strength:
         """Return the noise, the prior mean and the log evidence at a strength."""
@@ -126,9 +129,45 @@ class RidgeEvidence:
 
     def best(self) -> Strength:
         """Return the strength of highest evidence on the whole line."""
-        # At the ends of the grid rows are fitted exactly, or not at all.
-        grid = math.log(self.size) + np.linspace(-18, 14, 25)
-        return self.at(math.exp(lowest_on(lambda x: -self.at(math.exp(x)).log_evidence, grid)))
+        return self.at(math.exp(lowest_on(lambda x: -self.at(math.exp(x)).log_evidence, self.grid)))
+
+    def fit(self, design: Design) -> RidgeFit:
+        """Return the weights at the strength of highest evidence, and what all strengths together forecast."""
+        best = self.best()
+        near = math.log(best.penalty) + 0.8 * np.linspace(-1, 1, 17) ** 3
+        line = np.unique(np.concatenate([self.grid, near]))
+        strengths = [self.at(math.exp(x)) for x in line]
+        half = math.log(max(design.shape[1], 1))  # log λ at which the prior expects to explain half of the target
+        log_share = np.array([strength.log_evidence for strength in strengths])
+        log_share -= np.logaddexp(0, line - half) + np.logaddexp(0, half - line)
+        share = np.exp(log_share - log_share.max()) * np.gradient(line)
+        noise = max(best.noise, float(share @ [strength.noise for strength in strengths] / share.sum()))
+        target = design.y - best.prior_mean * design.x.sum(1) if best.prior_mean else design.y
+        coef = best.prior_mean + Posterior(design, best.noise, best.penalty).mean(design.x.T @ target)
+        forecast = design.widened(noise, design.unused(best.penalty))
+        return RidgeFit(best, coef, forecast, float(log_share.max() + math.log(share.sum())))
+
+
+@dataclass(frozen=True)
+class RidgeFit:
+    """A ridge at its best strength, beside all strengths, of which R² is uniform from 0 to 1.
+
+    With as many columns as rows a strength that leaves no noise may be the best by little, and its noise then says
+    nothing of new rows; the mean over all strengths does.
+    """
+
+    best: Strength
+    coef: Array
+    forecast: float  # variance of the noise of new rows
+    log_evidence: float  # of all strengths together
+
+    def averaged(self, gain: float, noise: float) -> float:
+        """Return the noise of new rows under another prior, of so much more evidence, and under this one together."""
+        return noise + float(expit(-gain)) * max(self.forecast - noise, 0.0)
+
+    def posterior(self, design: Design) -> Posterior:
+        """Return the posterior of the weights for new rows: with that noise, and the prior of the best strength."""
+        return Posterior(design, self.forecast, self.best.penalty * self.forecast / self.best.noise)
 
 
 def settled_log_scale(
@@ -154,6 +193,7 @@ class Relevance:
     coef: Array
     variance: Array
     noise: float
+    forecast: float  # variance of the noise of new rows
     active: Index  # columns whose weight is not zero
     n_iter: int
 
@@ -162,20 +202,30 @@ def relevant(design: Design, group: Index, *, max_iter: int, tol: float) -> Rele
     """Return the weights of highest evidence when each numbered group of columns has a separate prior variance.
 
     One of m variances is kept if it adds more than ½ log nm nats. The updates stop when no variance changes by more
-    than ten times the share ``tol``.
+    than ten times the share ``tol``. Where the k that are kept do not add a nat each and the price of their choice, the
+    logarithm of m over k, to the evidence of one variance for all, all have that one.
     """
-    strength = RidgeEvidence(design).best()
-    variance = np.full(int(group.max(initial=-1)) + 1, strength.noise / strength.penalty)
-    solver = _Groups(design, group, variance, strength.noise, max_iter, tol)
-    price = 0.5 * math.log(max(design.rows * len(variance), 2.0))
-    while True:
+    ridge, m = RidgeEvidence(design).fit(design), int(group.max(initial=-1)) + 1
+    shared = ridge.best.noise / ridge.best.penalty
+    solver = _Groups(design, group, np.full(m, shared), ridge.forecast, max_iter, tol)
+    price = 0.5 * math.log(max(design.rows * m, 2.0))
+    solver.settle()
+    while solver.eliminate(price):
         solver.settle()
-        if not solver.eliminate(price) or solver.n_iter >= max_iter:
-            break
+    kept = np.count_nonzero(solver.variance)
+    choice = betaln(kept + 1, m - kept + 1) + math.log(m + 1)  # minus the logarithm of m over k
+    gain = solver.log_evidence() - kept + choice - ridge.log_evidence
+    if gain < 0 < design.yy:
+        everything = np.arange(design.shape[1])
+        variance = np.full(len(everything), shared)
+        return Relevance(ridge.coef, variance, ridge.best.noise, ridge.forecast, everything, solver.n_iter)
+    forecast = ridge.averaged(gain, design.widened(solver.noise, solver.unused))
+    solver.scales_count = False
+    solver.settle()
     active, mean, _ = solver.weights()
     coef = np.zeros(design.shape[1])
     coef[active] = mean
-    return Relevance(coef, solver.variance[group], solver.noise, active, solver.n_iter)
+    return Relevance(coef, solver.variance[group], solver.noise, forecast, active, solver.n_iter)
 
 
 @dataclass
@@ -187,6 +237,10 @@ class _Groups:
     max_iter: int
     tol: float
     n_iter: int = 0
+    unused: float = 0.0  # degrees of freedom that are left
+    scales_count: bool = (
+        True  # as parameters, like weights, so that the choice among many is not made by too small a noise
+    )
 
     def weights(self) -> tuple[Index, Array, Array]:
         """Return the active columns, and mean and covariance of their weights at the present variances and noise."""
@@ -203,7 +257,7 @@ class _Groups:
         for _ in range(self.max_iter):
             self.n_iter += 1
             if not self.variance.any():
-                self.noise = design.yy / design.freedom
+                self.noise, self.unused = design.yy / design.freedom, design.freedom
                 return
             active, mean, covariance = self.weights()
             member = self.group[active]
@@ -214,14 +268,24 @@ class _Groups:
             variance[variance < 1e-8 * variance.max(initial=0.0)] = 0.0
             coef = np.zeros(design.shape[1])
             coef[active] = mean
-            left = max(design.freedom - float(determined.sum()), 0.01 * design.freedom)
-            noise = max(design.residual(coef) / left, 1e-14 * design.yy / design.freedom)
+            spent = float(gamma.sum() + (np.minimum(gamma, 1.0).sum() if self.scales_count else 0.0))
+            self.unused = max(design.freedom - spent, 0.01 * design.freedom)
+            most = design.yy / design.freedom
+            noise = min(max(design.residual(coef) / self.unused, 1e-14 * most), most)
             positive = variance > 0
             moved = float(np.abs(np.log(variance[positive] / self.variance[positive])).max(initial=0.0))
             moved = max(moved, abs(math.log(noise / self.noise)))
             self.variance, self.noise = variance, noise
             if moved < self.tol * 10 or self.n_iter >= self.max_iter:
                 return
+
+    def log_evidence(self) -> float:
+        """Return the log evidence of the present variances and noise."""
+        active, mean, covariance = self.weights()
+        volume = float(np.log(self.variance[self.group[active]]).sum() - np.linalg.slogdet(covariance)[1])
+        noise = max(self.noise, 1e-300)  # zero for a constant target
+        squares = (self.design.yy - float(self.design.xy[active] @ mean)) / noise
+        return -0.5 * (self.design.freedom * math.log(2 * math.pi * noise) + volume + squares)
 
     def eliminate(self, price: float) -> int:
         """Set variances to zero, the worst first, while one adds less evidence than its price; return how many."""
