@@ -146,8 +146,8 @@ class SpikeSlabRegression(DynamicLinearModel):
     positive with probability η. π, η, μ, τ and the noise σ maximise the evidence; the posterior is approximated by
     expectation consistency (vector approximate message passing, VAMP). One μ covers dense weights, weights of one sign,
     and weights of similar size and either sign. Where the first solution needed many iterations others are computed,
-    one of them from Multi Lasso, and the one of highest evidence is kept. Where it has less evidence than a normal prior
-    of all weights, as on few rows of noise, the weights are those of :class:`DynamicRidge`: π is one and μ is zero.
+    one of them from Multi Lasso, and the one of highest evidence is kept. Where it has less evidence than a normal
+    prior of all weights, as on few rows of noise, the weights are those of :class:`DynamicRidge`: π is one and μ is zero.
 
     Args:
         fit_intercept: whether to fit an intercept, which has no prior.
