@@ -147,7 +147,7 @@ class SpikeSlabRegression(DynamicLinearModel):
     expectation consistency (vector approximate message passing, VAMP). One μ covers dense weights, weights of one sign,
     and weights of similar size and either sign. Where the first solution needed many iterations others are computed,
     one of them from Multi Lasso, and the one of highest evidence is kept. Where it has less evidence than a normal
-    prior of all weights, as on few rows of noise, the weights are those of :class:`DynamicRidge`: π is one and μ is zero.
+    prior of all weights, as on few rows of noise, the weights are those of :class:`DynamicRidge` (π is 1, μ 0).
 
     Args:
         fit_intercept: whether to fit an intercept, which has no prior.
