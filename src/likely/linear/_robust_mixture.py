@@ -38,7 +38,9 @@ _MAX_SEARCH_ROWS = 1000  # rows that starts are searched on
 _MAX_COMPARISON_ROWS = 5000  # rows that they are compared on
 _MAX_STACK = 2e6  # maximum size of a stack of starts
 _MIN_TILT = 0.05  # deviation of the inliers' log scales above which they count as varying
-_ALIKE, _APART = 1.25, 6.0  # residuals of a majority, and distance in units of these, of a fit that is told of
+_MIN_TOLD = 20  # rows per coefficient
+_ALIKE = 1.4  # factor of the residuals of a majority up to which another fit is told of,
+_APART = (2.0, 6.0)  # if it is further away than so many of these, in that majority and in all rows
 _MUCH_CLOSER = 0.7  # factor of those residuals below which rows of a dense column show outliers
 _CLEARLY_CLOSER = 0.9  # factor by which a less likely fit must reduce the residuals of a majority to be taken
 
@@ -193,8 +195,14 @@ def _best_of(rows: RobustRows, starts: Array, density: Density, tol: float) -> M
 
 def _tell_of_rivals(rows: RobustRows, betas: Array, closeness: Array, best: int) -> None:
     """Warn where another of these fits has residuals of a majority about as small, and is far from the best."""
-    apart = _overall_scale(rows, (betas - betas[best]) @ rows.x.T)
-    if ((closeness < _ALIKE * closeness[best]) & (apart > _APART * closeness[best])).any():
+    if rows.weight.sum() < _MIN_TOLD * rows.x.shape[1]:  # many lines are near a majority of few rows
+        return
+    sizes = np.abs(rows.residuals(betas[best]))
+    near = rows.weight * (sizes <= rows.radius(sizes))
+    shift = np.square((betas - betas[best]) @ rows.x.T)
+    apart = [np.sqrt(shift @ weight / weight.sum()) / closeness[best] for weight in (near, rows.weight)]
+    alike = (closeness < _ALIKE * closeness[best]) & (apart[0] > _APART[0]) & (apart[1] > _APART[1])
+    if alike.any():
         warnings.warn(
             "two lines that are far apart fit most of the rows about equally well, and one of them is kept: look for "
             "rows with far inputs or in other units (weights_ is the trust in each row), and fit those that are right",
