@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from likely._solvers.design import Design, Posterior
-from likely._solvers.ridge import RidgeEvidence, relevant
+from likely._solvers.ridge import RidgeEvidence
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
+from likely.linear._normal_prior import fit_ridge, relevant
 
 
 class DynamicRidge(DynamicLinearModel):
@@ -62,7 +63,7 @@ class DynamicRidge(DynamicLinearModel):
         if self.prior_mean not in ("zero", "learned"):
             raise ValueError(f"prior_mean must be 'zero' or 'learned', got {self.prior_mean!r}")
         evidence = RidgeEvidence(design, learn_mean=self.prior_mean == "learned")
-        fit = evidence.fit(design)
+        fit = fit_ridge(evidence, design)
         best = fit.best
         self.penalty_, self.prior_mean_, self.evidence_ = best.penalty, best.prior_mean, best.log_evidence
         self.n_iter_ = evidence.evaluations

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from likely._solvers.design import Design, Posterior
-from likely._solvers.ridge import RidgeEvidence, RidgeFit
+from likely._solvers.ridge import RidgeEvidence
 from likely._solvers.sparse import (
     LassoFit,
     Spectrum,
@@ -20,6 +20,7 @@ from likely._solvers.sparse import (
 )
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
+from likely.linear._normal_prior import RidgeFit, fit_ridge
 
 _EASY_ITERATIONS = 25  # iterations; a fit that takes more may be stuck, and other starts are tried too
 
@@ -198,7 +199,7 @@ class SpikeSlabRegression(DynamicLinearModel):
 
     def _solve(self, design: Design) -> Array:
         columns = len(design.mean)
-        fit, ridge = likeliest(design, max_iter=self.max_iter, tol=self.tol), RidgeEvidence(design).fit(design)
+        fit, ridge = likeliest(design, max_iter=self.max_iter, tol=self.tol), fit_ridge(RidgeEvidence(design), design)
         self.inclusion_ = np.zeros(columns)
         # The slab has three parameters that a normal prior of all weights has not.
         gain = -math.inf if fit is None else fit.evidence - 1.5 * math.log(design.rows) - ridge.log_evidence
