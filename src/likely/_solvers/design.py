@@ -135,7 +135,7 @@ class Design:
         """Return the noise at which a normal has the 90% interval of Student's t with ``unused`` degrees of freedom.
 
         That of the degrees of freedom without any weights is left out, so that weights of which there are few change
-        nothing. Below two degrees the factor would exceed that of any table seen.
+        nothing. Degrees below two count as two: the factor grows without bound towards none.
         """
         left = stdtrit(np.clip([unused, self.freedom], 2.0, None), 0.95)
         return noise * float(left[0] / left[1]) ** 2
