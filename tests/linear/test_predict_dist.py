@@ -6,7 +6,7 @@ import torch
 from sklearn.base import clone
 
 from likely.distributions import StudentT
-from likely.linear import DynamicRidge, RobustLinearRegression
+from likely.linear import DynamicRidge, MultiRidge, RobustLinearRegression
 from linear_models import SELF_TUNING, problem
 
 LIKELIHOODS = ["normal", "laplace", "student_t", "robust"]
@@ -95,3 +95,36 @@ def test_a_forecast_is_surest_at_the_mean_of_the_columns_wherever_that_is() -> N
     assert at_centre == pytest.approx(model.predict_dist(X).stddev.min().item(), rel=0.05)
     assert sorted([at_centre, *further]) == [at_centre, *further]
     assert further[0] < 1.5 * at_centre < further[-1]
+
+
+SMALL = [(15, 15), (15, 45), (30, 25), (30, 90)]
+
+
+@pytest.mark.parametrize("model", SELF_TUNING, ids=str)
+def test_intervals_cover_new_rows_where_columns_are_as_many_as_rows(model) -> None:
+    """90% intervals: at least .8 on average, never below .4, and no worse than the marginal, signal or noise."""
+    covered, worse = [], []
+    for seed, ((n, d), signal) in enumerate([(shape, signal) for shape in SMALL for signal in (0.0, 1.0)]):
+        rng = np.random.default_rng(700 + seed)
+        X = rng.normal(size=(n + 300, d))
+        y = signal * X @ np.where(rng.random(d) < 0.3, rng.normal(size=d), 0.0) + rng.normal(size=n + 300)
+        fresh, scale = torch.from_numpy(y[n:]), 1e9 if seed % 2 else 1e-9
+        fitted = clone(model).fit(scale * X[:n], scale * y[:n]).predict_dist(scale * X[n:])
+        inside = fitted.cdf(scale * fresh)
+        covered.append(((inside > 0.05) & (inside < 0.95)).double().mean().item())
+        marginal = torch.distributions.Normal(scale * y[:n].mean(), scale * y[:n].std())
+        worse.append((marginal.log_prob(scale * fresh) - fitted.log_prob(scale * fresh)).mean().item())
+    assert np.mean(covered) > 0.8, f"coverage on new rows {np.round(covered, 2)}"
+    assert min(covered) > 0.4, f"coverage on new rows {np.round(covered, 2)}"
+    assert np.mean(worse) < 0.05, f"NLL above that of the marginal {np.round(worse, 2)}"
+
+
+def test_noise_keeps_no_columns_and_many_rows_change_nothing() -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(30, 100)), rng.normal(size=30)
+    assert MultiRidge().fit(X, y).sigma_ > 0.3, "MultiRidge explains noise by many scales"
+    X, y = rng.normal(size=(3000, 5)), rng.normal(size=3000)
+    y += X @ [1.0, 2.0, 0.0, 0.0, 0.5]
+    for model in SELF_TUNING:
+        fitted = clone(model).fit(X, y)
+        assert fitted.predict(X.mean(0)[None], return_std=True)[1][0] == pytest.approx(fitted.sigma_, rel=2e-3), model

@@ -247,3 +247,32 @@ def test_many_rows_are_searched_on_a_sample() -> None:
 def test_bad_parameters_are_named(parameters, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         RobustLinearRegression(**parameters).fit(np.eye(3), np.arange(3.0))
+
+
+WRONG = {
+    "moved by 50": lambda X, y, bad: (X, y + 50 * bad),
+    "a constant": lambda X, y, bad: (X, np.where(bad, 30.0, y)),
+    "moved by 8": lambda X, y, bad: (X, y + 8 * bad),
+    "other units": lambda X, y, bad: (X * np.where(bad[:, None] & (np.arange(X.shape[1]) == 0), 2.2, 1.0), y),
+}
+
+
+@together("wrong", list(WRONG))
+def test_forty_percent_of_wrong_rows_at_thirty_columns(wrong: str) -> None:
+    rng = np.random.default_rng(31)
+    X, slope = rng.normal(size=(1000, 30)), rng.normal(size=30)
+    X[:, 0] = 6 + X[:, 0]
+    slope[0] = 5.0
+    X, y = WRONG[wrong](X, X @ slope + rng.normal(size=1000), rng.permutation(1000) < 400)
+    model = RobustLinearRegression(random_state=0).fit(X, y)
+    assert np.abs(model.coef_ - slope).max() < 0.3, "the coefficients follow the wrong rows"
+    assert 0.5 <= model.inlier_share_ < 0.7
+
+
+def test_two_lines_that_fit_alike_are_told_of() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(600, 3))
+    y = X @ [1.2, 1.0, -1.0] + rng.normal(size=600)
+    X[:240, 0] += 20  # either these inputs are wrong, or the first column has no effect
+    with pytest.warns(UserWarning, match="about equally well"):
+        RobustLinearRegression(random_state=0).fit(X, y)

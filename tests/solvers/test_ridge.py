@@ -8,7 +8,8 @@ import torch
 
 from likely._rows.canonical import canonical
 from likely._solvers.design import standardized
-from likely._solvers.ridge import Ridge, RidgeEvidence, lowest_on, relevant, settled_log_scale
+from likely._solvers.ridge import Ridge, RidgeEvidence, lowest_on, settled_log_scale
+from likely.linear._normal_prior import relevant
 
 
 def design(effect: float = 1.0, n: int = 80, d: int = 6, seed: int = 0):

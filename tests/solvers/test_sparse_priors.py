@@ -10,9 +10,10 @@ from sklearn.linear_model import Lasso
 
 from likely._rows.canonical import canonical
 from likely._solvers.design import Design, standardized
-from likely._solvers.ridge import Ridge, RidgeEvidence, relevant
+from likely._solvers.ridge import Ridge, RidgeEvidence
 from likely._solvers.selection import held_out_gain
 from likely._solvers.sparse import Slab, Spectrum, Start, lasso_by_validation, reweighted_lasso, solve_lasso, spike_slab
+from likely.linear._normal_prior import relevant
 from pairwise import together
 
 Array = Any

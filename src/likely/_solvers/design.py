@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 from scipy.linalg import lapack
+from scipy.special import stdtrit
 
 from likely._rows.canonical import Table, in_units
 from likely._typing import Array, Index
@@ -122,6 +123,22 @@ class Design:
         x = self.x.copy()
         x.data *= np.repeat(scale, np.diff(x.indptr))
         return x
+
+    def unused(self, strength: float) -> float:
+        """Return the degrees of freedom that a ridge of this strength leaves."""
+        n, d = self.shape
+        rank = max(int(min(n - self.spent, self.freedom, d)), 0)
+        values = self.reduced.values()[len(self.reduced) - rank :]  # the others are rounding errors
+        return self.freedom - rank + float((strength / (values + strength)).sum())
+
+    def widened(self, noise: float, unused: float) -> float:
+        """Return the noise at which a normal has the 90% interval of Student's t with ``unused`` degrees of freedom.
+
+        That of the degrees of freedom without any weights is left out, so that weights of which there are few change
+        nothing. Degrees below two count as two: the factor grows without bound towards none.
+        """
+        left = stdtrit(np.clip([unused, self.freedom], 2.0, None), 0.95)
+        return noise * float(left[0] / left[1]) ** 2
 
     @cached_property
     def distinct(self) -> Distinct:
@@ -364,7 +381,7 @@ class Tridiagonal:
         return len(self.diagonal)
 
     def values(self) -> Array:
-        """Return the eigenvalues, none below zero."""
+        """Return the eigenvalues, none below zero, the smallest first."""
         if len(self) < 2:
             return np.maximum(self.diagonal, 0.0)
         return np.maximum(lapack.dsterf(self.diagonal, self.beside)[0], 0.0)

@@ -108,6 +108,8 @@ class RidgeEvidence:
         self.size = max(float(np.trace(design.smaller)) / min(n, d), 1e-300) if d else 1.0
         self.floor = max(design.yy, 1e-300) / self.freedom * 1e-20
         self.learn_mean = learn_mean
+        # At the ends of the grid rows are fitted exactly, or not at all.
+        self.grid = math.log(self.size) + np.linspace(-18, 14, 25)
 
     def at(self, penalty: float) -> Strength:
         """Return the noise, the prior mean and the log evidence at a strength."""
@@ -126,9 +128,7 @@ class RidgeEvidence:
 
     def best(self) -> Strength:
         """Return the strength of highest evidence on the whole line."""
-        # At the ends of the grid rows are fitted exactly, or not at all.
-        grid = math.log(self.size) + np.linspace(-18, 14, 25)
-        return self.at(math.exp(lowest_on(lambda x: -self.at(math.exp(x)).log_evidence, grid)))
+        return self.at(math.exp(lowest_on(lambda x: -self.at(math.exp(x)).log_evidence, self.grid)))
 
 
 def settled_log_scale(
@@ -147,39 +147,10 @@ def settled_log_scale(
     return log_scale
 
 
-@dataclass(frozen=True)
-class Relevance:
-    """For every column its weight and the variance of its prior (0: the weight is zero)."""
-
-    coef: Array
-    variance: Array
-    noise: float
-    active: Index  # columns whose weight is not zero
-    n_iter: int
-
-
-def relevant(design: Design, group: Index, *, max_iter: int, tol: float) -> Relevance:
-    """Return the weights of highest evidence when each numbered group of columns has a separate prior variance.
-
-    One of m variances is kept if it adds more than ½ log nm nats. The updates stop when no variance changes by more
-    than ten times the share ``tol``.
-    """
-    strength = RidgeEvidence(design).best()
-    variance = np.full(int(group.max(initial=-1)) + 1, strength.noise / strength.penalty)
-    solver = _Groups(design, group, variance, strength.noise, max_iter, tol)
-    price = 0.5 * math.log(max(design.rows * len(variance), 2.0))
-    while True:
-        solver.settle()
-        if not solver.eliminate(price) or solver.n_iter >= max_iter:
-            break
-    active, mean, _ = solver.weights()
-    coef = np.zeros(design.shape[1])
-    coef[active] = mean
-    return Relevance(coef, solver.variance[group], solver.noise, active, solver.n_iter)
-
-
 @dataclass
-class _Groups:
+class Groups:
+    """Prior variances of numbered groups of columns, and the noise, which are updated in place."""
+
     design: Design
     group: Index
     variance: Array  # of each group
@@ -187,6 +158,10 @@ class _Groups:
     max_iter: int
     tol: float
     n_iter: int = 0
+    unused: float = 0.0  # degrees of freedom that are left
+    scales_count: bool = (
+        True  # as parameters, like weights, so that the choice among many is not made by too small a noise
+    )
 
     def weights(self) -> tuple[Index, Array, Array]:
         """Return the active columns, and mean and covariance of their weights at the present variances and noise."""
@@ -203,7 +178,7 @@ class _Groups:
         for _ in range(self.max_iter):
             self.n_iter += 1
             if not self.variance.any():
-                self.noise = design.yy / design.freedom
+                self.noise, self.unused = design.yy / design.freedom, design.freedom
                 return
             active, mean, covariance = self.weights()
             member = self.group[active]
@@ -214,14 +189,24 @@ class _Groups:
             variance[variance < 1e-8 * variance.max(initial=0.0)] = 0.0
             coef = np.zeros(design.shape[1])
             coef[active] = mean
-            left = max(design.freedom - float(determined.sum()), 0.01 * design.freedom)
-            noise = max(design.residual(coef) / left, 1e-14 * design.yy / design.freedom)
+            spent = float(gamma.sum() + (np.minimum(gamma, 1.0).sum() if self.scales_count else 0.0))
+            self.unused = max(design.freedom - spent, 0.01 * design.freedom)
+            most = design.yy / design.freedom
+            noise = min(max(design.residual(coef) / self.unused, 1e-14 * most), most)
             positive = variance > 0
             moved = float(np.abs(np.log(variance[positive] / self.variance[positive])).max(initial=0.0))
             moved = max(moved, abs(math.log(noise / self.noise)))
             self.variance, self.noise = variance, noise
             if moved < self.tol * 10 or self.n_iter >= self.max_iter:
                 return
+
+    def log_evidence(self) -> float:
+        """Return the log evidence of the present variances and noise."""
+        active, mean, covariance = self.weights()
+        volume = float(np.log(self.variance[self.group[active]]).sum() - np.linalg.slogdet(covariance)[1])
+        noise = max(self.noise, 1e-300)  # zero for a constant target
+        squares = (self.design.yy - float(self.design.xy[active] @ mean)) / noise
+        return -0.5 * (self.design.freedom * math.log(2 * math.pi * noise) + volume + squares)
 
     def eliminate(self, price: float) -> int:
         """Set variances to zero, the worst first, while one adds less evidence than its price; return how many."""

@@ -47,6 +47,7 @@ class LassoFit:
     strength: float
     noise: float  # variance: the residual over the rows less the active columns
     n_iter: int
+    forecast: float = 0.0  # variance of the noise of new rows
     scale: Array | None = None  # of every weight's prior, where each has its own
 
     @property
@@ -61,7 +62,8 @@ def lasso_by_validation(design: Design, *, tol: float = 5e-2) -> LassoFit:
     As that estimate is noisy where k is near n, one standard deviation of such counts is added to k.
     """
     n, d = design.freedom, design.shape[1]
-    best = LassoFit(np.zeros(d), float(np.abs(design.xy).max(initial=0.0)), design.yy / n, 0)
+    best = LassoFit(np.zeros(d), float(np.abs(design.xy).max(initial=0.0)), design.yy / n, 0, design.yy / n)
+    path = [(design.yy / n, design.yy / n)]  # error and noise of every strength
     if best.strength <= 0 or design.yy <= 0:
         return best
     strength, coef, least, waited, n_iter = best.strength, best.coef, design.yy / n, 0, 0
@@ -75,15 +77,27 @@ def lasso_by_validation(design: Design, *, tol: float = 5e-2) -> LassoFit:
         if k + margin >= n or residual <= 1e-14 * design.yy:
             break
         error = residual / (n - k - margin) ** 2 * (n - margin) ** 2 / n
+        path.append((error, residual / (n - k)))
         waited += 1
         if error < least:
             least, waited = error, 0
-            best = LassoFit(coef, strength, residual / (n - k), n_iter)
+            best = LassoFit(coef, strength, residual / (n - k), n_iter, residual / (n - k))
     if best.coef.any():  # the path is solved coarsely, the result precisely
         coef, steps = _settled(design, best.strength, best.coef, 2e-2 * tol * best.noise * n / design.yy)
         k = int(np.count_nonzero(coef))
-        best = LassoFit(coef, best.strength, design.residual(coef) / max(n - k, 1.0), n_iter + steps)
+        noise = design.residual(coef) / max(n - k, 1.0)
+        # With as many columns as rows the best strength is the best by little, and the noise of others is as likely.
+        errors, noises = np.array(path).T
+        share = (least / errors) ** (0.5 * n)
+        forecast = _forecast(design, coef, k + math.sqrt(k))  # one standard deviation more than the count
+        best = LassoFit(coef, best.strength, noise, n_iter + steps, max(forecast, float(share @ noises / share.sum())))
     return best
+
+
+def _forecast(design: Design, coef: Array, spent: float) -> float:
+    """Return the variance of the noise of new rows, if so many degrees of freedom are spent."""
+    unused, most = design.freedom - spent, design.yy / design.freedom
+    return most if unused < 1 else design.widened(min(design.residual(coef) / unused, most), unused)
 
 
 def _settled(design: Design, strength: float, coef: Array, tol: float) -> tuple[Array, int]:
@@ -130,7 +144,10 @@ def reweighted_lasso(design: Design, start: LassoFit, *, concentration: float = 
         coef = new
         if moved <= 1e-3 * math.sqrt(noise / design.rows):
             break
-    return LassoFit(coef, concentration * noise, noise, n_iter, scale / concentration)
+    # Every weight of the start had a scale to learn.
+    spent = np.count_nonzero(coef) + np.count_nonzero(start.coef)
+    forecast = max(_forecast(design, coef, float(spent)), start.forecast)
+    return LassoFit(coef, concentration * noise, noise, n_iter, forecast, scale / concentration)
 
 
 def solve_lasso(

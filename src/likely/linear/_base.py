@@ -141,10 +141,14 @@ class DynamicLinearModel(LinearRegressor):
 
     def _deviation(self, X: Any) -> Array:
         """Return the standard deviation from the noise and the weights' uncertainty together."""
-        return np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
+        return np.sqrt(self._posterior.noise + self._posterior.variance(self._design.prepared(X)))
 
     def predict_dist(self, X: Any) -> Distribution:
         """Return the predictive distribution of each row: normal, with the noise and the weights' uncertainty.
+
+        With nearly as many columns as rows, or more, the noise of new rows cannot be read off the best fit. Then it is
+        larger than ``sigma_``: the mean over all strengths of the prior, in the width of Student's t with the degrees
+        of freedom that are left.
 
         Args:
             X: table of shape (n, d), in memory.

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from likely._solvers.design import Design, Posterior
-from likely._solvers.ridge import RidgeEvidence, relevant
+from likely._solvers.ridge import RidgeEvidence
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
+from likely.linear._normal_prior import fit_ridge, relevant
 
 
 class DynamicRidge(DynamicLinearModel):
@@ -61,18 +62,15 @@ class DynamicRidge(DynamicLinearModel):
     def _solve(self, design: Design) -> Array:
         if self.prior_mean not in ("zero", "learned"):
             raise ValueError(f"prior_mean must be 'zero' or 'learned', got {self.prior_mean!r}")
-        d = design.shape[1]
         evidence = RidgeEvidence(design, learn_mean=self.prior_mean == "learned")
-        best = evidence.best()
+        fit = fit_ridge(evidence, design)
+        best = fit.best
         self.penalty_, self.prior_mean_, self.evidence_ = best.penalty, best.prior_mean, best.log_evidence
         self.n_iter_ = evidence.evaluations
         self.sigma_ = math.sqrt(best.noise)
         self.prior_scale_ = math.sqrt(best.noise / best.penalty)
-        self._posterior = Posterior(design, best.noise, best.penalty)
-        if not self.prior_mean_:
-            return self._posterior.mean(design.xy)
-        lifted = design.xy - design.x.T @ (design.x @ np.full(d, self.prior_mean_))
-        return self.prior_mean_ + self._posterior.mean(lifted)
+        self._posterior = fit.posterior(design)
+        return fit.coef
 
 
 class MultiRidge(DynamicLinearModel):
@@ -80,7 +78,8 @@ class MultiRidge(DynamicLinearModel):
 
     :math:`w_j \sim N(0, \tau_{g(j)}^2)`. All scales maximise the evidence together (automatic relevance determination).
     One of m scales is kept only if it adds more than :math:`\frac12 \log nm` nats to the evidence, the price of a
-    parameter that had to be selected; the weights of the others are zero.
+    parameter that had to be selected; the weights of the others are zero. Where those that are kept do not pay for
+    their choice, as on few rows of noise, all weights share one scale.
 
     Args:
         groups: array of shape (d,) with the group of each column; None for a scale per column.
@@ -142,12 +141,12 @@ class MultiRidge(DynamicLinearModel):
         scale, coef = np.sqrt(fit.variance), fit.coef
         self.prior_scale_ = np.zeros(columns)
         if self.groups is None:
-            self._posterior = distinct.posterior(fit.noise, fit.active)
+            self._posterior = distinct.posterior(fit.forecast, fit.active)
             self.prior_scale_[whole.live] = scale[distinct.member] / np.sqrt(distinct.count)
             coef = distinct.shared(coef)
         else:
-            self._posterior = Posterior(design, fit.noise, 0.0, fit.active)
+            self._posterior = Posterior(design, fit.forecast, 0.0, fit.active)
             self.prior_scale_[design.live] = scale
         diagonal = np.diag_indices(len(fit.active))
-        self._posterior.matrix[diagonal] += fit.noise / fit.variance[fit.active]
+        self._posterior.matrix[diagonal] += fit.forecast / fit.variance[fit.active]
         return coef

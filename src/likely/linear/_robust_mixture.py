@@ -14,6 +14,7 @@ Where the noise of the inliers varies with the inputs, s is a predicted scale (t
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.random import RandomState
 from scipy.special import chdtri, expit, ndtr
 
+from likely._rows.columns import median
 from likely._typing import Array, Index
 from likely.linear._robust_density import Density
 from likely.linear._robust_rows import TINY, RobustRows, rms, solved
@@ -28,12 +30,18 @@ from likely.linear._robust_scales import PredictedScales, refine_predicted
 
 _CLIMBING = 5  # elemental starts that climb
 _SURVIVORS = (200, 50)  # elemental starts left at each step of trimming
+_HOPELESS = 100  # share of the samples needed below which none is drawn
+_CONCENTRATIONS = 10  # steps towards a majority of close residuals
 _FIRST_ITERATIONS = 4  # iterations after which one start is chosen
 _TILT_ITERATIONS = 15  # iterations that suffice for a varying scale where there are no outliers
 _MAX_SEARCH_ROWS = 1000  # rows that starts are searched on
 _MAX_COMPARISON_ROWS = 5000  # rows that they are compared on
 _MAX_STACK = 2e6  # maximum size of a stack of starts
 _MIN_TILT = 0.05  # deviation of the inliers' log scales above which they count as varying
+_MIN_TOLD = 20  # rows per coefficient
+_ALIKE = 1.4  # factor of the residuals of a majority up to which another fit is told of,
+_APART = (2.0, 6.0)  # if it is further away than so many of these, in that majority and in all rows
+_MUCH_CLOSER = 0.7  # factor of those residuals below which rows of a dense column show outliers
 _CLEARLY_CLOSER = 0.9  # factor by which a less likely fit must reduce the residuals of a majority to be taken
 
 
@@ -93,10 +101,12 @@ def fit_mixture(
         else rows.some(random.choice(len(rows.y), _MAX_COMPARISON_ROWS, replace=False))
     )
     plain = _LeastSquares.of(sample, sample.central(sample.columns))
-    clean = _without_outliers(rows, plain, density, max_iter, tol)
+    dense = _by_columns(sample.at_most(_MAX_SEARCH_ROWS, random))
+    clean = _without_outliers(rows, plain, dense, density, max_iter, tol)
     if clean is not None:
         return clean
-    starts = np.vstack([plain.betas, _reweighted(sample, plain.betas), _elemental(sample, n_starts, random)])
+    starts = np.vstack([plain.betas, _reweighted(sample, plain.betas)])
+    starts = np.vstack([starts, _concentrated(sample, starts), dense, _elemental(sample, n_starts, random)])
     best = _best_of(sample, starts, density, tol)
     inlier = expit(best.log_odds(sample.residuals(best.betas))[0])
     tilt = _tilt(sample, best.beta, inlier * sample.weight, density, max_iter, 20 * tol)
@@ -150,10 +160,15 @@ def _skewness_and_kurtosis(z: Array, share: Array, n: float) -> float:
 
 
 def _without_outliers(
-    rows: RobustRows, plain: _LeastSquares, density: Density, max_iter: int, tol: float
+    rows: RobustRows, plain: _LeastSquares, dense: Array, density: Density, max_iter: int, tol: float
 ) -> Mixture | None:
     """Return the fit from least squares, with one scale or a predicted one; None where there may be outliers."""
+    betas = np.vstack([plain.betas, dense])
+    closeness = _trimmed(plain.rows, np.abs(plain.rows.residuals(betas)))
+    if closeness.min() < _MUCH_CLOSER * closeness[0]:
+        return None
     if plain.show_no_outliers(density):
+        _tell_of_rivals(plain.rows, betas, closeness, 0)
         return _climb(rows, _started_clean(rows, plain.betas[:1], density), max_iter, tol)
     sample = plain.rows
     if _far_inputs(sample):
@@ -173,7 +188,26 @@ def _best_of(rows: RobustRows, starts: Array, density: Density, tol: float) -> M
     mixtures = _climb(rows, _started(rows, starts, density), _FIRST_ITERATIONS, 10 * tol)
     closeness = _trimmed(rows, np.abs(rows.residuals(mixtures.betas)))
     likeliest, closest = int(_likelihood(rows, mixtures).argmax()), int(closeness.argmin())
-    return mixtures.only(closest if closeness[closest] < _CLEARLY_CLOSER * closeness[likeliest] else likeliest)
+    best = closest if closeness[closest] < _CLEARLY_CLOSER * closeness[likeliest] else likeliest
+    _tell_of_rivals(rows, mixtures.betas, closeness, best)
+    return mixtures.only(best)
+
+
+def _tell_of_rivals(rows: RobustRows, betas: Array, closeness: Array, best: int) -> None:
+    """Warn where another of these fits has residuals of a majority about as small, and is far from the best."""
+    if rows.weight.sum() < _MIN_TOLD * rows.x.shape[1]:  # many lines are near a majority of few rows
+        return
+    sizes = np.abs(rows.residuals(betas[best]))
+    near = rows.weight * (sizes <= rows.radius(sizes))
+    shift = np.square((betas - betas[best]) @ rows.x.T)
+    apart = [np.sqrt(shift @ weight / weight.sum()) / closeness[best] for weight in (near, rows.weight)]
+    alike = (closeness < _ALIKE * closeness[best]) & (apart[0] > _APART[0]) & (apart[1] > _APART[1])
+    if alike.any():
+        warnings.warn(
+            "two lines that are far apart fit most of the rows about equally well, and one of them is kept: look for "
+            "rows with far inputs or in other units (weights_ is the trust in each row), and fit those that are right",
+            stacklevel=2,
+        )
 
 
 def _tilt(
@@ -302,6 +336,40 @@ def _reweighted(rows: RobustRows, beta: Array) -> Array:
     return beta
 
 
+def _by_columns(rows: RobustRows) -> Array:
+    """Return fits to the rows where one column is densest: the best few after some steps of trimming.
+
+    Where a column has wrong values or other units in some rows, these are not among them.
+    """
+    inside = np.stack([_densest_majority(column, rows.weight) for column in rows.columns.T] or [np.ones(len(rows.y))])
+    return _trimmed_down(rows, rows.many_least_squares(inside.astype(float))[0])
+
+
+def _densest_majority(values: Array, weight: Array) -> Array:
+    """Return which rows lie in the shortest interval that holds half of them."""
+    order = np.argsort(values, kind="stable")
+    below = np.append(0.0, np.cumsum(weight[order]))
+    last = np.searchsorted(below, below[:-1] + below[-1] * (0.5 - 1e-9)) - 1
+    first = np.flatnonzero(last < len(values))
+    low, high = values[order[first]], values[order[last[first]]]
+    tightest = int((high - low).argmin())
+    return (values >= low[tightest]) & (values <= high[tightest])
+
+
+def _concentrated(rows: RobustRows, betas: Array) -> Array:
+    """Return fits to the majority nearest the median residual, repeated.
+
+    Outliers on one side move the intercept further than the slopes, and rarely the median out of the inliers; unlike
+    samples of a few rows, these starts do not need more luck with every column.
+    """
+    for _ in range(_CONCENTRATIONS):
+        residuals = rows.residuals(betas)
+        middle = np.array([median(each, rows.weight) for each in residuals])
+        sizes = np.abs(residuals - middle[:, None])
+        betas, _ = rows.many_least_squares((sizes <= rows.radius(sizes)[:, None]).astype(float))
+    return betas
+
+
 def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
     """Return fits through as many rows as there are coefficients: the best few of many after two steps of trimming."""
     rows = rows.at_most(_MAX_SEARCH_ROWS, random)
@@ -309,12 +377,17 @@ def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
     # Enough for a sample without outliers with probability 0.9999 when half of the rows are outliers.
     enough = math.ceil(math.log(1e-4) / math.log1p(-(0.5**p))) if p < 50 else n_starts
     m = min(n_starts, enough, int(_MAX_STACK / (n + p * p)), int(5 * _MAX_STACK / (n * p)))
-    if m < 1 or n <= p:
+    if m < 1 or n <= p or enough > _HOPELESS * n_starts:
         return np.empty((0, p))
     chosen = _samples(n, p, m, random)
     x, y = rows.x[chosen], rows.y[chosen]
     across = x.transpose(0, 2, 1)
     beta = solved(across @ x, (across @ y[..., None])[..., 0])
+    return _trimmed_down(rows, beta)
+
+
+def _trimmed_down(rows: RobustRows, beta: Array) -> Array:
+    """Return the best few fits after two steps of trimming."""
     for survivors in _SURVIVORS:
         sizes = np.abs(rows.residuals(beta))
         radius = rows.radius(sizes)

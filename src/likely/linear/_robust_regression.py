@@ -30,8 +30,8 @@ class RobustLinearRegression(LinearRegressor):
     A row of large scale has little influence on the line. What the scale depends on is set by ``scale``:
 
     - ``"mixture"``: each row has the small or the large scale, with a learned probability. It withstands outliers in
-      the target and in the inputs, up to nearly half of the rows. Where the inliers' noise varies with the inputs, the
-      small scale is predicted.
+      the target up to nearly half of the rows, and in the inputs unless another line fits a majority about as well.
+      Where the inliers' noise varies with the inputs, the small scale is predicted.
     - ``"predicted"`` (MPLS-X): log σ is linear in the inputs, for noise that varies with them and for outliers that can
       be recognised by them.
     - ``"predicted_xy"`` (MPLS-XY): log σ is linear in inputs and target. This weights rows and is no density of y given

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from likely._solvers.design import Design, Posterior
+from likely._solvers.ridge import RidgeEvidence
 from likely._solvers.sparse import (
     LassoFit,
     Spectrum,
@@ -19,6 +20,7 @@ from likely._solvers.sparse import (
 )
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
+from likely.linear._normal_prior import RidgeFit, fit_ridge
 
 _EASY_ITERATIONS = 25  # iterations; a fit that takes more may be stuck, and other starts are tried too
 
@@ -75,7 +77,7 @@ class DynamicLasso(DynamicLinearModel):
     def _shared(self, design: Design, fit: LassoFit) -> Array:
         distinct = design.distinct
         self.sigma_, self.penalty_, self.n_iter_ = math.sqrt(fit.noise), fit.strength, fit.n_iter
-        self._posterior = distinct.posterior(fit.noise, fit.active)
+        self._posterior = distinct.posterior(fit.forecast, fit.active)
         return distinct.shared(fit.coef)
 
 
@@ -145,7 +147,8 @@ class SpikeSlabRegression(DynamicLinearModel):
     positive with probability η. π, η, μ, τ and the noise σ maximise the evidence; the posterior is approximated by
     expectation consistency (vector approximate message passing, VAMP). One μ covers dense weights, weights of one sign,
     and weights of similar size and either sign. Where the first solution needed many iterations others are computed,
-    one of them from Multi Lasso, and the one of highest evidence is kept.
+    one of them from Multi Lasso, and the one of highest evidence is kept. Where it has less evidence than a normal
+    prior of all weights, as on few rows of noise, the weights are those of :class:`DynamicRidge` (π is 1, μ 0).
 
     Args:
         fit_intercept: whether to fit an intercept, which has no prior.
@@ -163,7 +166,7 @@ class SpikeSlabRegression(DynamicLinearModel):
         prior_positive_: share η of those that are positive.
         prior_mean_: mean magnitude μ.
         prior_scale_: scale τ of the magnitudes, for columns of deviation one.
-        evidence_: log evidence; -∞ where the iterations did not converge.
+        evidence_: log evidence.
         n_iter_: iterations of the solution that was kept.
 
     Example:
@@ -196,20 +199,32 @@ class SpikeSlabRegression(DynamicLinearModel):
 
     def _solve(self, design: Design) -> Array:
         columns = len(design.mean)
-        fit = likeliest(design, max_iter=self.max_iter, tol=self.tol)
+        fit, ridge = likeliest(design, max_iter=self.max_iter, tol=self.tol), fit_ridge(RidgeEvidence(design), design)
         self.inclusion_ = np.zeros(columns)
-        if fit is None:
-            self.sigma_, self.prior_share_, self.prior_positive_ = math.sqrt(design.yy / design.freedom), 0.0, 0.5
-            self.prior_mean_, self.prior_scale_, self.evidence_, self.n_iter_ = 0.0, 0.0, -math.inf, 0
-            self._posterior = Posterior(design, self.sigma_**2, 0.0, np.zeros(0, dtype=np.intp))
-            return np.zeros(design.shape[1])
+        # The slab has three parameters that a normal prior of all weights has not.
+        gain = -math.inf if fit is None else fit.evidence - 1.5 * math.log(design.rows) - ridge.log_evidence
+        if fit is None or gain < 0:
+            self.n_iter_ = 1 if fit is None else fit.n_iter
+            return self._dense(design, ridge)
         self.inclusion_[design.live] = fit.moments.inclusion
         self.sigma_ = math.sqrt(fit.noise)
         self.prior_share_, self.prior_positive_ = fit.slab.share, fit.slab.positive
         self.prior_mean_, self.prior_scale_ = fit.slab.mean, math.sqrt(fit.slab.variance)
         self.evidence_, self.n_iter_ = fit.evidence, fit.n_iter
-        self._posterior = Posterior(design, fit.noise, fit.precision * fit.noise)
+        noise = design.widened(fit.noise, design.unused(fit.precision * fit.noise))
+        noise = ridge.averaged(gain, noise)
+        self._posterior = Posterior(design, noise, fit.precision * noise)
         return design.distinct.evened(fit.moments.mean)
+
+    def _dense(self, design: Design, ridge: RidgeFit) -> Array:
+        """Set what is learned where no spike is supported: the slab is normal, and no weight is zero."""
+        best = ridge.best
+        self.inclusion_[design.live] = 1.0
+        self.sigma_, self.prior_share_, self.prior_positive_ = math.sqrt(best.noise), 1.0, 0.5
+        self.prior_mean_, self.prior_scale_ = 0.0, math.sqrt(best.noise / best.penalty)
+        self.evidence_ = best.log_evidence
+        self._posterior = ridge.posterior(design)
+        return ridge.coef
 
 
 def likeliest(design: Design, *, max_iter: int = 300, tol: float = 1e-4) -> SpikeSlabFit | None:
