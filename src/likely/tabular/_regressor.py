@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,13 +20,15 @@ from likely.likelihoods._distribution import quantile
 from likely.tabular._encoders import Encoders
 from likely.tabular._importance import sample_rows
 from likely.tabular._predictions import DistributionRegressor, read_sample
+from likely.tabular._stack import KINDS
 from likely.tabular._table_estimator import TableEstimator, read_weight
+from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
 from likely.tabular.targets.choice import NAMED, choose
-from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
+from likely.tabular.targets.continuous import ContinuousTarget, countable, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
 from likely.tabular.targets.links import Several
 
-Target = ContinuousTarget | CountTarget
+Target = ContinuousTarget | CountTarget | AtomTarget
 Outcome = tuple[Encoders, Target]
 
 
@@ -180,7 +183,8 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             check_consistent_length(X, groups)
         seed = self._seed()
         ties = np.unique(targets.squeeze(1) if targets.shape[1] == 1 else targets, axis=0, return_inverse=True)[1]
-        plain, order, folds = self._arranged(X, ties.reshape(-1), None, weight, groups, seed)
+        strata = self._strata(targets, weight)
+        plain, order, folds = self._arranged(X, ties.reshape(-1), strata, weight, groups, seed)
         fitted = [self._fit_target(X, plain, y[order], weight[order], folds, order, seed) for y in targets.T]
         self.outcomes_ = [outcome for outcome, _ in fitted]
         self._predict_training_rows(X, targets, order, weight)
@@ -206,19 +210,34 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         """Fit the model of one target; also return its summary."""
         encoders, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
         held_out_nll: dict[str, float] = {}
+        varying = self.scale == "predicted"
+        plan = self._plan(task.table.smooth[0].shape[1], 1)
+        model: Target
+        if len(atoms := self._atoms(y, weight, folds)):
+            named = {name: fit for name, fit in plan.fits.items() if KINDS.get(name) is fit}
+            class_plan = replace(plan, fits=named or {"boosting": KINDS["boosting"]})  # regressors cannot classify
+            model, held_out_nll = fit_atoms(task, y, atoms, varying, class_plan, plan)
+            return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
         if self.likelihood == "auto":
             link, held_out_nll = choose(task, y)
             family = "auto"
         else:
             link, family = NAMED[self.likelihood]
-        varying = self.scale == "predicted"
-        plan = self._plan(task.table.smooth[0].shape[1], 1)
-        model: ContinuousTarget | CountTarget
         if link == "counts":
             model = fit_counts(task, y, family, varying, plan)
         else:
             model = fit_continuous(task, y, link, family, varying, plan)
         return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
+
+    def _atoms(self, y: Array, weight: Array, folds: Index | None = None) -> Array:
+        """The values that have a probability of their own; counts have one each."""
+        return y[:0] if self.likelihood != "auto" or countable(y) else find_atoms(y, weight, folds)
+
+    def _strata(self, targets: Array, weight: Array) -> Index | None:
+        """Which atom each row is at, where a target has any: every fold then has its share of rows at and off them."""
+        at_atoms = [y[:, None] == self._atoms(y, weight) for y in targets.T]
+        places = np.column_stack(at_atoms)
+        return np.unique(places, axis=0, return_inverse=True)[1].reshape(-1) if places.size else None
 
     def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
         """Store out-of-fold predictions and scores of the training rows; all models predict rows of weight zero."""

@@ -142,19 +142,14 @@ class Task:
 
     def subsample(self, step: int) -> Task:
         """Return every ``step``-th row."""
-        if step == 1:
-            return self
+        return self if step == 1 else self.take(slice(None, None, step))
+
+    def take(self, rows: Index | slice) -> Task:
+        """Return some of the rows."""
         table = self.table
-        part = MemberTable(
-            table.plain[::step],
-            [inputs[::step] for inputs in table.smooth],
-            table.categories,
-            table.source,
-            table.place[::step],
-        )
-        return replace(
-            self, table=part, target=self.target[::step], weight=self.weight[::step], folds=self.folds[::step]
-        )
+        smooth = [inputs[rows] for inputs in table.smooth]
+        part = MemberTable(table.plain[rows], smooth, table.categories, table.source, table.place[rows])
+        return replace(self, table=part, target=self.target[rows], weight=self.weight[rows], folds=self.folds[rows])
 
     def check_time(self) -> None:
         """Raise an error if the time limit was reached."""

@@ -24,9 +24,9 @@ NAMED = {name: ("identity", name) for name in FAMILIES} | {"log_normal": ("log",
 NAMED |= {name: ("counts", name) for name in counts.FAMILIES}
 
 
-def choose(task: Task, y: Array) -> tuple[str, dict[str, float]]:
+def choose(task: Task, y: Array, counts: bool = True) -> tuple[str, dict[str, float]]:
     """Choose ``"identity"``, ``"log"``, ``"logit"`` or ``"counts"``; also return the held-out NLL of each candidate."""
-    links = [*possible_links(y), *(["counts"] if countable(y) else [])]
+    links = [*possible_links(y), *(["counts"] if counts and countable(y) else [])]
     if len(links) == 1:
         return links[0], {}
     step = -(-len(y) // CHOICE_ROWS)

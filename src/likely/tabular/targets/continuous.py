@@ -137,7 +137,7 @@ def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, 
 
     fitted = fit(inliers)
     near = np.abs(z - fitted.out_of_fold["location"]) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
-    if len(y) <= REFIT_ROWS and (inliers & ~near).mean() > REFIT_SHARE:
+    if len(y) <= REFIT_ROWS and np.average(inliers & ~near, weights=task.weight) > REFIT_SHARE:
         refitted = fit(near)
         if is_better(task, near, fitted.noise, z - refitted.out_of_fold["location"]):
             return refitted

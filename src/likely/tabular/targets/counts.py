@@ -14,9 +14,9 @@ from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
-from likely.likelihoods._distribution import quantile
 from likely.tabular._stack import Plan, Stack, fit_stack, pool_links
 from likely.tabular.members.task import MemberTable, StackMember, Task, minimised
+from likely.tabular.targets.links import ByLevel
 from likely.tabular.targets.noise import fit_squares
 
 FAMILIES = ("poisson", "negative_binomial", "zero_inflated_negative_binomial")
@@ -37,7 +37,7 @@ class Dispersion:
 
 
 @dataclass(frozen=True)
-class CountTarget:
+class CountTarget(ByLevel):
     """The fitted model of one target.
 
     ``log_square`` is the trees' prediction for a row: the logarithm of its mean squared standardized residual.
@@ -62,22 +62,6 @@ class CountTarget:
     def distribution(self, location: Array, log_square: Array) -> Distribution:
         """Return the distribution of each row's target."""
         return _distribution(self.spread, torch.as_tensor(location), torch.as_tensor(log_square))
-
-    def mean(self, location: Array, log_square: Array) -> Array:
-        """Return the mean of each row's target."""
-        return np.asarray(self.distribution(location, log_square).mean)
-
-    def conformity(self, y: Array, location: Array, log_square: Array) -> Array:
-        """Return the distance of each target's level from ½."""
-        level = np.asarray(self.distribution(location, log_square).cdf(torch.as_tensor(y)))
-        return np.abs(level - 0.5)
-
-    def interval(self, reach: float, location: Array, log_square: Array) -> tuple[Array, Array]:
-        """Return the ends of the interval of levels ½ ± ``reach``."""
-        if reach >= 0.5:
-            return np.full(len(location), -np.inf), np.full(len(location), np.inf)
-        distribution = self.distribution(location, log_square)
-        return quantile(distribution, 0.5 - reach), quantile(distribution, 0.5 + reach)
 
     def summary(self) -> dict[str, Any]:
         """Return what was chosen, in JSON's types."""

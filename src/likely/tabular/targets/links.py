@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -14,6 +15,8 @@ from torch.distributions import Distribution, TransformedDistribution, constrain
 from torch.distributions.transforms import ExpTransform, SigmoidTransform, Transform
 
 from likely._typing import Array
+from likely.likelihoods._distribution import quantile
+from likely.metrics import crps
 
 LEVELS = (np.arange(200) + 0.5) / 200  # the mean and variance of these quantiles approximate the distribution's
 MISSED = 0.5 / len(LEVELS)  # largest variance that quantiles at LEVELS can miss: of a count that rarely differs by one
@@ -119,10 +122,37 @@ class Several(Distribution):
         """Return the quantiles of each distribution."""
         return self._map(lambda part, x: part.icdf(x), value)
 
+    def crps(self, value: Tensor) -> Tensor:
+        """Return the continuous ranked probability score of each distribution."""
+        return self._map(lambda part, x: torch.as_tensor(crps(x, part, reduction="none")), value)
+
     def _map(self, function: Callable[[Distribution, Tensor], Tensor], value: Tensor) -> Tensor:
         value = torch.as_tensor(value).expand(*value.shape[:-1], len(self.parts)) if value.ndim else value
         columns = value.unbind(-1) if value.ndim else (value,) * len(self.parts)
         return torch.stack([function(part, x) for part, x in zip(self.parts, columns, strict=True)], -1)
+
+
+class ByLevel:
+    """A model of a target whose mean and intervals follow from its distribution alone."""
+
+    @abstractmethod
+    def distribution(self, **parameters: Array) -> Distribution:
+        """Return the distribution of each row's target."""
+
+    def mean(self, **parameters: Array) -> Array:
+        """Return the mean of each row's target."""
+        return np.asarray(self.distribution(**parameters).mean)
+
+    def conformity(self, y: Array, **parameters: Array) -> Array:
+        """Return the distance of each target's level from ½."""
+        return np.abs(np.asarray(self.distribution(**parameters).cdf(torch.as_tensor(y))) - 0.5)
+
+    def interval(self, reach: float, **parameters: Array) -> tuple[Array, Array]:
+        """Return the ends of the interval of levels ½ ± ``reach``."""
+        distribution = self.distribution(**parameters)
+        if reach >= 0.5:
+            return np.full(distribution.batch_shape, -np.inf), np.full(distribution.batch_shape, np.inf)
+        return quantile(distribution, 0.5 - reach), quantile(distribution, 0.5 + reach)
 
 
 TRANSFORMS: dict[str, type[Transform]] = {"log": ExpTransform, "logit": SigmoidTransform}
