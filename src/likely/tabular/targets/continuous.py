@@ -99,7 +99,7 @@ class ContinuousTarget:
         """The name of the chosen likelihood."""
         shape = self.noise.shape
         if self.link.name == "log":
-            return "log_normal"
+            return "skewed log_normal" if shape.skew else "log_normal"
         name = "skew_student_t" if shape.skew else "normal" if shape.df >= MAX_DF else "student_t"
         if self.is_count:
             return f"{name}, rounded"
@@ -165,8 +165,8 @@ def countable(y: Array) -> bool:
 
 
 def family_of(link: str, family: str) -> str:
-    """Return the family of residuals: normal for a logarithm, since heavier tails would leave the target no mean."""
-    return "normal" if link == "log" else family
+    """Return the family of residuals."""
+    return family if link != "log" else "auto of logarithms" if family == "auto" else "normal"
 
 
 def _noise_inputs(table: MemberTable, predictions: Array, location: Array, pool: Pool) -> MemberTable:

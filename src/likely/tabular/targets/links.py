@@ -160,17 +160,25 @@ RATIO = 4.0  # of the largest to the smallest target, above which the logarithm 
 
 
 class Curved(TransformedDistribution):
-    """A transformed distribution whose mean and variance are computed from its quantiles."""
+    """A function of a location and scale family of one shape, whose mean and variance are computed from quantiles."""
 
     @property
     def mean(self) -> Tensor:
         """The mean of the target."""
-        return level_quantiles(self).mean(0)
+        return self._quantiles().mean(0)
 
     @property
     def variance(self) -> Tensor:
         """The variance of the target."""
-        return level_quantiles(self).var(0)
+        return self._quantiles().var(0)
+
+    def _quantiles(self) -> Tensor:
+        """The quantiles at ``LEVELS``, from those of one standard distribution: all rows have the same shape."""
+        base: Any = self.base_dist
+        shape = {name: getattr(base, name).reshape(-1)[:1] for name in base.arg_constraints}
+        ones = torch.ones_like(shape["loc"])
+        standard = type(base)(**{**shape, "loc": 0 * ones, "scale": ones}, validate_args=False)
+        return self.transforms[0](base.loc + base.scale * level_quantiles(standard).view(-1, *[1] * base.loc.ndim))
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ MARGIN = 2.0  # standard errors by which a skewed t must be better
 MIN_SCALE = 1e-9  # smallest scale, in spreads of the target: below it the fit is perfect
 MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
 FAMILIES = ("normal", "student_t", "skew_student_t")
+# Without heavier tails than a normal's where residuals are logarithms, since these would leave the target no mean.
+AUTOMATIC = {"auto": ("student_t", "skew_student_t"), "auto of logarithms": ("normal", "skew_normal")}
 GROWTH = Growth(leaves=8, least=20, share=0.7, ridge=5.0, rounds=300, patience=20)
 
 
@@ -67,7 +69,7 @@ def learn_noise(
         square = np.square(np.clip(np.abs(residual) * np.exp(-shift), MIN_RESIDUAL, MAX_RESIDUAL))
         trees = fit_squares(task, square)
         log_square = trees.out_of_fold[:, 0]
-    families = ("student_t", "skew_student_t") if family == "auto" else (family,)
+    families = AUTOMATIC.get(family, (family,))
     shapes = [fit_shape(residual, log_square if varying else None, weight, name) for name in families]
     losses = [nll_of(residual, log_square, shape) for shape in shapes]
     best = 0
@@ -93,8 +95,8 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
 
     middle = np.log(max(float(np.sqrt(np.median(np.square(residual)))) * 1.4826, MIN_SCALE))
     gain = (0.0, 0.0) if log_square is None else (0.0, MAX_GAIN)
-    tails = (np.log(MAX_DF),) * 2 if family == "normal" else (-3.0, np.log(MAX_DF))
-    skew = (-MAX_SKEW, MAX_SKEW) if family == "skew_student_t" else (0.0, 0.0)
+    tails = (np.log(MAX_DF),) * 2 if family.endswith("normal") else (-3.0, np.log(MAX_DF))
+    skew = (-MAX_SKEW, MAX_SKEW) if family.startswith("skew") else (0.0, 0.0)
     start = np.array([min(max(np.log(6.0), tails[0]), tails[1]), middle, gain[1] / 3, 0.0])
     bounds = [tails, (max(middle - 20, np.log(MIN_SCALE)), middle + 20), gain, skew]
     optimum = minimised(cost, start, bounds)
