@@ -23,6 +23,8 @@ MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: th
 MIN_RESIDUAL = 1e-2  # smallest residual that the trees learn from: an exact prediction is chance
 MIN_DF, MAX_DF = 2.0, 200.0  # degrees of freedom: with fewer there is no variance, with more it is a normal
 MAX_GAIN = 0.75  # largest gain: above ½, which turns a log square into a log scale, because trees shrink
+PRIOR = 0.25  # deviation of the priors of gain and skew, of which few rows show little
+FITTED = 6  # numbers that were fitted to the same residuals, which are smaller for it: a scale, and weights of members
 MAX_SKEW = 1.5  # largest skew, in absolute value
 MARGIN = 2.0  # standard errors by which a skewed t must be better
 MIN_SCALE = 1e-9  # smallest scale, in spreads of the target: below it the fit is perfect
@@ -90,16 +92,20 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
     r, mass = torch.as_tensor(residual[::step]), torch.as_tensor(weight[::step] / weight[::step].sum())
     predicted = torch.zeros_like(r) if log_square is None else torch.as_tensor(log_square[::step])
 
+    rows = np.count_nonzero(weight)
+
     def cost(parameters: Tensor) -> Tensor:
-        return (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum()
+        prior = 0.5 * (parameters[2:] / PRIOR).square().sum() / rows
+        return (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum() + prior
 
     middle = np.log(max(float(np.sqrt(np.median(np.square(residual)))) * 1.4826, MIN_SCALE))
     gain = (0.0, 0.0) if log_square is None else (0.0, MAX_GAIN)
-    tails = (np.log(MAX_DF),) * 2 if family.endswith("normal") else (-3.0, np.log(MAX_DF))
+    tails = (np.log(MAX_DF),) * 2 if family.endswith("normal") else (-3.0, np.log(min(MAX_DF, rows)))
     skew = (-MAX_SKEW, MAX_SKEW) if family.startswith("skew") else (0.0, 0.0)
     start = np.array([min(max(np.log(6.0), tails[0]), tails[1]), middle, gain[1] / 3, 0.0])
     bounds = [tails, (max(middle - 20, np.log(MIN_SCALE)), middle + 20), gain, skew]
     optimum = minimised(cost, start, bounds)
+    optimum[1] += 0.5 * np.log(rows / max(rows - FITTED, 1))
     return Shape(MIN_DF + float(np.exp(optimum[0])), *(float(value) for value in optimum[1:]))
 
 
