@@ -155,7 +155,7 @@ def _fit(
     location = pool(predictions)
     noise_task = replace(cleaned, table=_noise_inputs(task.table, predictions, location, pool))
     # Outliers count for the tails of a t; those of a normal have no room for them.
-    tails = cleaned.weight if family == "normal" else task.weight
+    tails = cleaned.weight if family in ("normal", "auto of logarithms") else task.weight
     return stack, pool, learn_noise(noise_task, z - location, family, varying, tails), location
 
 

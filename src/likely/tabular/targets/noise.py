@@ -23,8 +23,10 @@ MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: th
 MIN_RESIDUAL = 1e-2  # smallest residual that the trees learn from: an exact prediction is chance
 MIN_DF, MAX_DF = 2.0, 200.0  # degrees of freedom: with fewer there is no variance, with more it is a normal
 MAX_GAIN = 0.75  # largest gain: above ½, which turns a log square into a log scale, because trees shrink
-PRIOR = 0.25  # deviation of the priors of gain and skew, of which few rows show little
-FITTED = 6  # numbers that were fitted to the same residuals, which are smaller for it: a scale, and weights of members
+SKEW_PRIOR = 0.5  # deviation of the skew's prior: few rows show little of it
+LEAST_GAIN = 2.0  # nats by which a scale that varies must be better than one for all rows
+FITTED = 6  # numbers fitted to the same residuals, which are smaller for it: a scale, a shape, weights of members
+FEW_ROWS = 100  # from this many rows on that matters less than the error of the scale itself
 MAX_SKEW = 1.5  # largest skew, in absolute value
 MARGIN = 2.0  # standard errors by which a skewed t must be better
 MIN_SCALE = 1e-9  # smallest scale, in spreads of the target: below it the fit is perfect
@@ -74,6 +76,11 @@ def learn_noise(
     families = AUTOMATIC.get(family, (family,))
     shapes = [fit_shape(residual, log_square if varying else None, weight, name) for name in families]
     losses = [nll_of(residual, log_square, shape) for shape in shapes]
+    if varying and shapes[0].gain > 0:
+        shape = fit_shape(residual, None, weight, families[0])
+        loss = nll_of(residual, log_square, shape)
+        if held_out_gain(loss - losses[0], weight).total < LEAST_GAIN:
+            shapes[0], losses[0] = shape, loss
     best = 0
     if len(shapes) > 1 and held_out_gain(losses[0] - losses[1], weight).sure(MARGIN) > 0:
         best = 1
@@ -95,7 +102,7 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
     rows = np.count_nonzero(weight)
 
     def cost(parameters: Tensor) -> Tensor:
-        prior = 0.5 * (parameters[2:] / PRIOR).square().sum() / rows
+        prior = 0.5 * (parameters[3] / SKEW_PRIOR).square() / rows
         return (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum() + prior
 
     middle = np.log(max(float(np.sqrt(np.median(np.square(residual)))) * 1.4826, MIN_SCALE))
@@ -105,7 +112,8 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
     start = np.array([min(max(np.log(6.0), tails[0]), tails[1]), middle, gain[1] / 3, 0.0])
     bounds = [tails, (max(middle - 20, np.log(MIN_SCALE)), middle + 20), gain, skew]
     optimum = minimised(cost, start, bounds)
-    optimum[1] += 0.5 * np.log(rows / max(rows - FITTED, 1))
+    if rows < FEW_ROWS:
+        optimum[1] += 0.5 * np.log(rows / max(rows - FITTED, 1))
     return Shape(MIN_DF + float(np.exp(optimum[0])), *(float(value) for value in optimum[1:]))
 
 
