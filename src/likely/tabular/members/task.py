@@ -140,6 +140,11 @@ class Task:
         """Return the same task with a weight of zero for all other rows."""
         return replace(self, weight=self.weight * inliers)
 
+    def learnable(self, rows: NDArray[np.bool_]) -> bool:
+        """Whether every fold's model has some of these rows to learn from."""
+        folds = self.folds[rows & (self.weight > 0)]
+        return bool((folds != folds[:1]).any())
+
     def subsample(self, step: int) -> Task:
         """Return every ``step``-th row."""
         return self if step == 1 else self.take(slice(None, None, step))

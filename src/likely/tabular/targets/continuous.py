@@ -137,7 +137,7 @@ def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, 
 
     fitted = fit(inliers)
     near = np.abs(z - fitted.out_of_fold["location"]) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
-    if len(y) <= REFIT_ROWS and np.average(inliers & ~near, weights=task.weight) > REFIT_SHARE:
+    if len(y) <= REFIT_ROWS and np.average(inliers & ~near, weights=task.weight) > REFIT_SHARE and task.learnable(near):
         refitted = fit(near)
         if is_better(task, near, fitted.noise, z - refitted.out_of_fold["location"]):
             return refitted
@@ -219,7 +219,7 @@ def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], StackMember, Noise]:
     noise = learn_noise(task, residual, "student_t")
     for _ in range(MAX_ROUNDS):
         near = np.abs(residual) <= GROSS_SCALES * np.exp(noise.out_of_fold)
-        if (near == inliers).all():
+        if (near == inliers).all() or not task.learnable(near):
             break
         new_member, new_residual = fit(near)
         if not is_better(task, near, noise, new_residual):

@@ -99,7 +99,7 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
     r, mass = torch.as_tensor(residual[::step]), torch.as_tensor(weight[::step] / weight[::step].sum())
     predicted = torch.zeros_like(r) if log_square is None else torch.as_tensor(log_square[::step])
 
-    rows = np.count_nonzero(weight)
+    rows = float(weight.sum())
 
     def cost(parameters: Tensor) -> Tensor:
         prior = 0.5 * (parameters[3] / SKEW_PRIOR).square() / rows
