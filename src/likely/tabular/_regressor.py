@@ -92,8 +92,9 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             regressor or pipeline; or a list of these. Boosting is LightGBM's where it is installed, else
             scikit-learn's.
         likelihood: ``"auto"`` chooses, by held-out likelihood, among those that the target's values allow: a normal or
-            Student's t, skewed or not, of the target, its logarithm or its log odds; for counts a Poisson or negative
-            binomial, zero-inflated or not. Or one of them by name: ``"normal"``, ``"student_t"``,
+            Student's t, skewed or not, of the target or its log odds, or a log-normal, skewed or not; for counts a
+            Poisson or negative binomial, zero-inflated or not. One or two values that repeat far more often than any
+            other, such as zero or a cap, have a probability of their own. Or one of them by name: ``"normal"``, ``"student_t"``,
             ``"skew_student_t"``, ``"log_normal"``, ``"poisson"``, ``"negative_binomial"`` or
             ``"zero_inflated_negative_binomial"``; :class:`~likely.tabular.NetworkRegressor` has the others.
         scale: what the scale depends on: ``"predicted"`` (the input) or ``"global"`` (one value for all rows).
@@ -164,7 +165,8 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
                 numbers in all.
             y: targets of shape (rows,) or (rows, targets), without missing values; for a table that is not in memory
                 also the name of a column, or a Dask series.
-            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+            sample_weight: one weight per row: whole numbers are counts of rows, of any others only the ratios matter; None
+                weights all rows equally.
             groups: group of each row, of shape (rows,): rows of one group are held out together. None: no groups.
 
         Returns:
@@ -280,7 +282,9 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             X: table with the columns that :meth:`fit` was given, of shape (rows, columns), in memory.
 
         Returns:
-            A ``torch.distributions.Distribution`` of batch shape (rows,) or (rows, targets).
+            A ``torch.distributions.Distribution`` of batch shape (rows,) or (rows, targets). Where a value of the
+            target has a probability of its own, ``log_prob`` is the logarithm of that probability there, and of the
+            density elsewhere.
 
         Raises:
             ValueError: if X is not in memory.
