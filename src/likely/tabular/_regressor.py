@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,11 +19,10 @@ from likely.likelihoods._distribution import quantile
 from likely.tabular._encoders import Encoders
 from likely.tabular._importance import sample_rows
 from likely.tabular._predictions import DistributionRegressor, read_sample
-from likely.tabular._stack import KINDS
 from likely.tabular._table_estimator import TableEstimator, read_weight
 from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
 from likely.tabular.targets.choice import NAMED, choose
-from likely.tabular.targets.continuous import ContinuousTarget, countable, fit_continuous
+from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
 from likely.tabular.targets.links import Several
 
@@ -94,8 +92,8 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         likelihood: ``"auto"`` chooses, by held-out likelihood, among those that the target's values allow: a normal or
             Student's t, skewed or not, of the target or its log odds, or a log-normal, skewed or not; for counts a
             Poisson or negative binomial, zero-inflated or not. One or two values that repeat far more often than any
-            other, such as zero or a cap, have a probability of their own. Or one of them by name: ``"normal"``, ``"student_t"``,
-            ``"skew_student_t"``, ``"log_normal"``, ``"poisson"``, ``"negative_binomial"`` or
+            other, such as zero or a cap, have a probability of their own. Or one of them by name: ``"normal"``,
+            ``"student_t"``, ``"skew_student_t"``, ``"log_normal"``, ``"poisson"``, ``"negative_binomial"`` or
             ``"zero_inflated_negative_binomial"``; :class:`~likely.tabular.NetworkRegressor` has the others.
         scale: what the scale depends on: ``"predicted"`` (the input) or ``"global"`` (one value for all rows).
         cv: number of folds, or a scikit-learn splitter that holds out each row once; None is 5 folds, and 3 from
@@ -165,7 +163,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
                 numbers in all.
             y: targets of shape (rows,) or (rows, targets), without missing values; for a table that is not in memory
                 also the name of a column, or a Dask series.
-            sample_weight: one weight per row: whole numbers are counts of rows, of any others only the ratios matter; None
+            sample_weight: one weight per row: whole numbers are counts of rows, of others only the ratios matter; None
                 weights all rows equally.
             groups: group of each row, of shape (rows,): rows of one group are held out together. None: no groups.
 
@@ -185,8 +183,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             check_consistent_length(X, groups)
         seed = self._seed()
         ties = np.unique(targets.squeeze(1) if targets.shape[1] == 1 else targets, axis=0, return_inverse=True)[1]
-        strata = self._strata(targets, weight)
-        plain, order, folds = self._arranged(X, ties.reshape(-1), strata, weight, groups, seed)
+        plain, order, folds = self._arranged(X, ties.reshape(-1), None, weight, groups, seed)
         fitted = [self._fit_target(X, plain, y[order], weight[order], folds, order, seed) for y in targets.T]
         self.outcomes_ = [outcome for outcome, _ in fitted]
         self._predict_training_rows(X, targets, order, weight)
@@ -214,32 +211,19 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         held_out_nll: dict[str, float] = {}
         varying = self.scale == "predicted"
         plan = self._plan(task.table.smooth[0].shape[1], 1)
+        link, family = NAMED.get(self.likelihood, ("", "auto"))
+        atoms = find_atoms(y, weight, folds) if family == "auto" else ()
         model: Target
-        if len(atoms := self._atoms(y, weight, folds)):
-            named = {name: fit for name, fit in plan.fits.items() if KINDS.get(name) is fit}
-            class_plan = replace(plan, fits=named or {"boosting": KINDS["boosting"]})  # regressors cannot classify
-            model, held_out_nll = fit_atoms(task, y, atoms, varying, class_plan, plan)
-            return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
-        if self.likelihood == "auto":
-            link, held_out_nll = choose(task, y)
-            family = "auto"
+        if len(atoms):
+            model, held_out_nll = fit_atoms(task, y, atoms, varying, plan)
         else:
-            link, family = NAMED[self.likelihood]
-        if link == "counts":
-            model = fit_counts(task, y, family, varying, plan)
-        else:
-            model = fit_continuous(task, y, link, family, varying, plan)
+            if family == "auto":
+                link, held_out_nll = choose(task, y)
+            if link == "counts":
+                model = fit_counts(task, y, family, varying, plan)
+            else:
+                model = fit_continuous(task, y, link, family, varying, plan)
         return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
-
-    def _atoms(self, y: Array, weight: Array, folds: Index | None = None) -> Array:
-        """The values that have a probability of their own; counts have one each."""
-        return y[:0] if self.likelihood != "auto" or countable(y) else find_atoms(y, weight, folds)
-
-    def _strata(self, targets: Array, weight: Array) -> Index | None:
-        """Which atom each row is at, where a target has any: every fold then has its share of rows at and off them."""
-        at_atoms = [y[:, None] == self._atoms(y, weight) for y in targets.T]
-        places = np.column_stack(at_atoms)
-        return np.unique(places, axis=0, return_inverse=True)[1].reshape(-1) if places.size else None
 
     def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
         """Store out-of-fold predictions and scores of the training rows; all models predict rows of weight zero."""

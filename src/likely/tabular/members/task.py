@@ -82,6 +82,10 @@ class MemberTable:
     source: Any
     place: Index
 
+    def beside(self, *columns: Array) -> MemberTable:
+        """Return the same rows with further numbers for the trees."""
+        return replace(self, plain=np.column_stack([self.plain, *columns]))
+
     def view(self, fold: int, rows: Index | None = None) -> View:
         """Return all rows, or some, for the model of a fold."""
         if rows is None:

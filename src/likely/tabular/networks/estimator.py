@@ -190,8 +190,6 @@ class NetworkEstimator(BaseEstimator):
             raise TypeError(f"hidden must be the sizes of the hidden layers, such as (64, 64); got {self.hidden!r}")
         for units in self.hidden:
             check_scalar(units, "a hidden layer", Integral, min_val=1)
-        if self.cv is not None and not isinstance(self.cv, Integral):
-            raise TypeError(f"cv must be a number of folds or None; got {self.cv!r} (LikelihoodRegressor takes it)")
         for name, least in (("cv", 2), ("batch_size", 1)):
             if getattr(self, name) is not None:
                 check_scalar(getattr(self, name), name, Integral, min_val=least)

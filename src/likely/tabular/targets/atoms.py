@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Categorical, Distribution, constraints
+from torch.distributions import Categorical, Distribution, Normal, constraints
 
 from likely._typing import Array, Index
 from likely.likelihoods._distribution import bounds
 from likely.metrics import crps
-from likely.tabular._stack import ClassPool, Plan, Stack, fit_stack, pool_classes
+from likely.tabular._stack import KINDS, ClassPool, Plan, Stack, fit_stack, pool_classes
 from likely.tabular.members.task import MemberTable, Task
 from likely.tabular.targets.choice import choose
-from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
+from likely.tabular.targets.continuous import ContinuousTarget, countable, fit_continuous
 from likely.tabular.targets.links import ByLevel
 
 MAX_ATOMS = 2  # a floor and a cap
@@ -25,22 +25,19 @@ RATIO = 5.0  # of the rows at an atom to those at any other value: in rounded da
 MIN_REST = 2  # smallest number of rows off the atoms that each model must learn from
 
 
-def find_atoms(y: Array, weight: Array, folds: Index | None = None) -> Array:
-    """Return the values, at most two, that repeat far more often than any other; no value of a constant is one."""
+def find_atoms(y: Array, weight: Array, folds: Index) -> Array:
+    """Return the values, at most two, that repeat far more often than any other; none of a constant or of counts."""
     values, place = np.unique(y, return_inverse=True)
     counts = np.bincount(place, weight)
     order = np.argsort(-counts, kind="stable")
     counts = np.append(counts[order], [0.0] * MAX_ATOMS)
-    if len(values) == MAX_ATOMS and counts[0] >= MIN_ROWS:
-        return values
+    if countable(y) or (len(values) == MAX_ATOMS and counts[0] >= MIN_ROWS):
+        return values[: 0 if countable(y) else None]
     least = max(MIN_ROWS, MIN_SHARE * counts.sum())
     numbers = [k for k in range(1, MAX_ATOMS + 1) if k < len(values) and counts[k - 1] >= max(least, RATIO * counts[k])]
     atoms = np.sort(values[order[: max(numbers, default=0)]])
-    if folds is not None and len(atoms):
-        rest = folds[~np.isin(y, atoms)] % 2  # quick fits, which look for outliers, have two folds
-        if len(rest) - np.bincount(rest).max() < MIN_REST:
-            return values[:0]
-    return atoms
+    rest = folds[~np.isin(y, atoms)] % 2  # quick fits, which look for outliers, have two folds
+    return values[:0] if np.bincount(rest, minlength=2).min() < MIN_REST else atoms
 
 
 class WithAtoms(Distribution):
@@ -58,62 +55,45 @@ class WithAtoms(Distribution):
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.real
 
-    def __init__(
-        self, atoms: Tensor, log_proba: Tensor, rest: Distribution | None, validate_args: bool | None = None
-    ) -> None:
+    def __init__(self, atoms: Tensor, log_proba: Tensor, rest: Any, validate_args: bool | None = None) -> None:
         self.atoms, self.log_proba, self.rest = atoms, log_proba, rest
+        *masses, self.share = log_proba.exp().unbind(-1)
+        self.masses = list(zip(atoms, masses, strict=True))  # each atom, in ascending order, and its probability
         super().__init__(log_proba.shape[:-1], validate_args=False)
-
-    @property
-    def _masses(self) -> list[tuple[Tensor, Tensor]]:
-        """Each atom, in ascending order, and its probability."""
-        return list(zip(self.atoms, self.log_proba.exp().unbind(-1), strict=False))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the logarithm of the probability of an atom, and of the density of any other value."""
-        value = torch.as_tensor(value)
-        result = torch.full((), -torch.inf, dtype=self.log_proba.dtype).expand(self.batch_shape)
-        if self.rest is not None:
-            inside = self.rest.support.check(value)  # type: ignore[attr-defined]
-            result = torch.where(inside, self.log_proba[..., -1] + self.rest.log_prob(value), -torch.inf)
-        for atom, log_mass in zip(self.atoms, self.log_proba.unbind(-1), strict=False):
-            result = torch.where(value == (atom.to(value) if value.is_floating_point() else atom), log_mass, result)
+        density = self.log_proba[..., -1] + self.rest.log_prob(value)
+        result = torch.where(self.rest.support.check(value), density, -torch.inf)
+        for place, atom in enumerate(self.atoms):
+            result = torch.where(value == atom.to(value), self.log_proba[..., place], result)
         return result
 
     def cdf(self, value: Tensor) -> Tensor:
         """Return P(X ≤ value)."""
-        value = torch.as_tensor(value)
-        return self._rest_below(value) + sum(mass * (value >= atom) for atom, mass in self._masses)
+        return self._rest_below(value) + sum(mass * (value >= atom) for atom, mass in self.masses)
 
     def _rest_below(self, value: Tensor) -> Tensor:
         """Return P(X ≤ value and X is no atom)."""
-        if self.rest is None:
-            return torch.zeros_like(self.log_proba[..., -1])
-        low, high = (torch.as_tensor(end) for end in bounds(self.rest))
-        share = torch.where(value < low, 0.0, self.rest.cdf(value.clamp(low, high)))
-        return self.log_proba[..., -1].exp() * share
+        low, high = map(torch.as_tensor, bounds(self.rest))
+        return self.share * torch.where(value < low, 0.0, self.rest.cdf(value.clamp(low, high)))
 
     def icdf(self, value: Tensor) -> Tensor:
         """Return the quantile: the smallest x whose CDF is at least ``value``."""
-        levels, below = [], torch.zeros_like(self.log_proba[..., -1])
-        rest = value
-        for atom, mass in self._masses:
-            start = below + self._rest_below(atom)
-            levels.append((atom, start, start + mass))
-            rest = torch.where(value > start + mass, rest - mass, rest)
-            below = below + mass
-        result = self.atoms[-1].expand_as(value + below)
-        if self.rest is not None:
-            result = self.rest.icdf((rest / self.log_proba[..., -1].exp()).clamp(0, 1))
-        for atom, start, end in levels:
+        ends, level = [], value
+        for atom, mass in self.masses:
+            end = self.cdf(atom)
+            ends.append((atom, end - mass, end))
+            level = torch.where(value > end, level - mass, level)
+        result = self.rest.icdf((level / self.share.clamp(min=1e-300)).clamp(0, 1))
+        for atom, start, end in ends:
             result = torch.where(value > start, torch.maximum(result, atom), result)
             result = torch.where(value <= end, torch.minimum(result, atom), result)
         return result
 
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
         """Draw values."""
-        which = Categorical(logits=self.log_proba).sample(sample_shape)
-        result = self.atoms[-1].expand(which.shape) if self.rest is None else self.rest.sample(sample_shape)
+        which, result = Categorical(logits=self.log_proba).sample(sample_shape), self.rest.sample(sample_shape)
         for place, atom in enumerate(self.atoms):
             result = torch.where(which == place, atom, result)
         return result
@@ -121,30 +101,25 @@ class WithAtoms(Distribution):
     @property
     def mean(self) -> Tensor:
         """The mean."""
-        atoms = sum(mass * atom for atom, mass in self._masses)
-        return atoms if self.rest is None else atoms + self.log_proba[..., -1].exp() * self.rest.mean
+        return self.share * self.rest.mean + sum(mass * atom for atom, mass in self.masses)
 
     @property
     def variance(self) -> Tensor:
         """The variance."""
         mean = self.mean
-        between = sum(mass * (atom - mean).square() for atom, mass in self._masses)
-        if self.rest is None:
-            return between
-        return between + self.log_proba[..., -1].exp() * (self.rest.variance + (self.rest.mean - mean).square())
+        within = self.share * (self.rest.variance + (self.rest.mean - mean).square())
+        return within + sum(mass * (atom - mean).square() for atom, mass in self.masses)
 
     def crps(self, value: Tensor) -> Tensor:
         """Return the CRPS; in that of a mixture the mean distance of two draws from the continuous part cancels."""
 
         def of_rest(x: Tensor) -> Tensor:
-            x = x.expand(self.batch_shape)
-            return torch.as_tensor(crps(x, self.rest, reduction="none")) if self.rest is not None else torch.zeros(())
+            return self.share * torch.as_tensor(crps(x.expand(self.batch_shape), self.rest, reduction="none"))
 
-        share, result = self.log_proba[..., -1].exp(), 0.0
-        result = share * of_rest(value)
-        for place, (atom, mass) in enumerate(self._masses):
-            result = result + mass * ((value - atom).abs() - share * of_rest(atom))
-            result = result - sum(mass * other * (atom - lower) for lower, other in self._masses[:place])
+        result = of_rest(value)
+        for place, (atom, mass) in enumerate(self.masses):
+            pairs = sum(other * (atom - lower) for lower, other in self.masses[:place])
+            result = result + mass * ((value - atom).abs() - of_rest(atom) - pairs)
         return result
 
 
@@ -165,8 +140,12 @@ class AtomTarget(ByLevel):
 
     def distribution(self, log_proba: Array, **rest: Array) -> Distribution:
         """Return the distribution of each row's target."""
-        other = None if self.rest is None else self.rest.distribution(**rest)
-        return WithAtoms(torch.as_tensor(self.atoms), torch.as_tensor(log_proba), other)
+        shares = torch.as_tensor(log_proba)
+        if self.rest is not None:
+            return WithAtoms(torch.as_tensor(self.atoms), shares, self.rest.distribution(**rest))
+        nothing = shares[:, 0] * 0
+        shares = torch.column_stack([shares, nothing - torch.inf])
+        return WithAtoms(torch.as_tensor(self.atoms), shares, Normal(nothing, 1.0, validate_args=False))
 
     def summary(self) -> dict[str, Any]:
         """Return what was chosen, in JSON's types."""
@@ -178,14 +157,14 @@ class AtomTarget(ByLevel):
         return self.rest.summary() | {"likelihood": f"{name}, else {self.rest.likelihood}", "atoms": masses}
 
 
-def fit_atoms(
-    task: Task, y: Array, atoms: Array, varying: bool, class_plan: Plan, plan: Plan
-) -> tuple[AtomTarget, dict[str, float]]:
+def fit_atoms(task: Task, y: Array, atoms: Array, varying: bool, plan: Plan) -> tuple[AtomTarget, dict[str, float]]:
     """Fit classifiers to what is at an atom, and members to the rest; also return the NLL of each link of the rest."""
     target = (y[:, None] == atoms).astype(np.float64)
     is_rest = ~target.any(1)
     if is_rest.any():
         target = np.column_stack([target, is_rest])
+    named = {name: fit for name, fit in plan.fits.items() if KINDS.get(name) is fit}
+    class_plan = replace(plan, fits=named or {"boosting": KINDS["boosting"]})  # a user's regressors cannot classify
     stack = fit_stack(replace(task, target=target, link="softmax"), class_plan)
     pool = pool_classes(stack.out_of_fold, target, task.weight)
     out_of_fold = {"log_proba": pool(stack.out_of_fold[:, None])}

@@ -173,7 +173,7 @@ def _noise_inputs(table: MemberTable, predictions: Array, location: Array, pool:
     """Add to the inputs of the trees the location and how much the members disagree."""
     relevant = predictions[pool.weights > MIN_WEIGHT]
     disagreement = np.log(relevant.std(0) + 1e-3) if len(relevant) > 1 else np.zeros(len(location))
-    return replace(table, plain=np.column_stack([table.plain, location, disagreement]))
+    return table.beside(location, disagreement)
 
 
 GROSS_SCALES = 5.0  # residual, in scales, above which a target may be a gross error

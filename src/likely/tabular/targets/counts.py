@@ -56,7 +56,7 @@ class CountTarget(ByLevel):
         log_square = np.zeros_like(location)
         if self.trees is not None:
             for fold in range(len(location)):
-                log_square[fold] = self.trees.models[fold](_with_location(table, location[fold]).view(fold))[:, 0]
+                log_square[fold] = self.trees.models[fold](table.beside(location[fold]).view(fold))[:, 0]
         return {"location": np.log(np.exp(location).mean(0)), "log_square": log_square.mean(0)}
 
     def distribution(self, location: Array, log_square: Array) -> Distribution:
@@ -96,7 +96,7 @@ def learn_dispersion(
         mean = np.exp(location)
         deviation = np.sqrt(mean + np.exp(plain.shift) * np.square(mean))
         square = np.square(np.clip(np.abs(y - mean) / deviation, MIN_RESIDUAL, MAX_RESIDUAL))
-        trees = fit_squares(replace(task, table=_with_location(task.table, location)), square)
+        trees = fit_squares(replace(task, table=task.table.beside(location)), square)
         log_square = trees.out_of_fold[:, 0]
     best, best_nll = None, np.array([])
     for name in FAMILIES if family == "auto" else (family,):
@@ -162,8 +162,3 @@ def _distribution(spread: Dispersion, location: Tensor, log_square: Tensor) -> D
 def _pooled(weights: Array, log_means: Array) -> Array:
     """Return the logarithm of the weighted mean of the members' predictions."""
     return np.log(np.maximum(np.tensordot(weights, np.exp(log_means), 1), MIN_DISPERSION))
-
-
-def _with_location(table: MemberTable, location: Array) -> MemberTable:
-    """Add the predicted mean to the inputs of the trees."""
-    return replace(table, plain=np.column_stack([table.plain, location]))

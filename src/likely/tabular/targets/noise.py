@@ -23,10 +23,8 @@ MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: th
 MIN_RESIDUAL = 1e-2  # smallest residual that the trees learn from: an exact prediction is chance
 MIN_DF, MAX_DF = 2.0, 200.0  # degrees of freedom: with fewer there is no variance, with more it is a normal
 MAX_GAIN = 0.75  # largest gain: above ½, which turns a log square into a log scale, because trees shrink
-SKEW_PRIOR = 0.5  # deviation of the skew's prior: few rows show little of it
-LEAST_GAIN = 2.0  # nats by which a scale that varies must be better than one for all rows
 FITTED = 6  # numbers fitted to the same residuals, which are smaller for it: a scale, a shape, weights of members
-FEW_ROWS = 100  # from this many rows on that matters less than the error of the scale itself
+FEW_ROWS = 100  # fewer rows show neither a skew nor that a scale varies; with more, FITTED matters little
 MAX_SKEW = 1.5  # largest skew, in absolute value
 MARGIN = 2.0  # standard errors by which a skewed t must be better
 MIN_SCALE = 1e-9  # smallest scale, in spreads of the target: below it the fit is perfect
@@ -68,19 +66,16 @@ def learn_noise(
     """Learn the distribution of out-of-fold residuals."""
     trees, log_square = None, np.zeros_like(residual)
     weight = task.weight if weight is None else weight
+    few = weight.sum() < FEW_ROWS
+    varying = varying and not few
     if varying:
         shift = fit_shape(residual, None, task.weight, "student_t").shift
         square = np.square(np.clip(np.abs(residual) * np.exp(-shift), MIN_RESIDUAL, MAX_RESIDUAL))
         trees = fit_squares(task, square)
         log_square = trees.out_of_fold[:, 0]
-    families = AUTOMATIC.get(family, (family,))
+    families = AUTOMATIC.get(family, (family,))[: 1 if few else None]
     shapes = [fit_shape(residual, log_square if varying else None, weight, name) for name in families]
     losses = [nll_of(residual, log_square, shape) for shape in shapes]
-    if varying and shapes[0].gain > 0:
-        shape = fit_shape(residual, None, weight, families[0])
-        loss = nll_of(residual, log_square, shape)
-        if held_out_gain(loss - losses[0], weight).total < LEAST_GAIN:
-            shapes[0], losses[0] = shape, loss
     best = 0
     if len(shapes) > 1 and held_out_gain(losses[0] - losses[1], weight).sure(MARGIN) > 0:
         best = 1
@@ -98,12 +93,10 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
     step = -(-len(residual) // MAX_FIT_ROWS)
     r, mass = torch.as_tensor(residual[::step]), torch.as_tensor(weight[::step] / weight[::step].sum())
     predicted = torch.zeros_like(r) if log_square is None else torch.as_tensor(log_square[::step])
-
     rows = float(weight.sum())
 
     def cost(parameters: Tensor) -> Tensor:
-        prior = 0.5 * (parameters[3] / SKEW_PRIOR).square() / rows
-        return (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum() + prior
+        return (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum()
 
     middle = np.log(max(float(np.sqrt(np.median(np.square(residual)))) * 1.4826, MIN_SCALE))
     gain = (0.0, 0.0) if log_square is None else (0.0, MAX_GAIN)
