@@ -212,7 +212,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         varying = self.scale == "predicted"
         plan = self._plan(task.table.smooth[0].shape[1], 1)
         link, family = NAMED.get(self.likelihood, ("", "auto"))
-        atoms = find_atoms(y, weight, folds) if family == "auto" else ()
+        atoms = find_atoms(y, weight, folds) if family == "auto" else y[:0]
         model: Target
         if len(atoms):
             model, held_out_nll = fit_atoms(task, y, atoms, varying, plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -135,9 +134,7 @@ class Several(Distribution):
 class ByLevel:
     """A model of a target whose mean and intervals follow from its distribution alone."""
 
-    @abstractmethod
-    def distribution(self, **parameters: Array) -> Distribution:
-        """Return the distribution of each row's target."""
+    distribution: Callable[..., Distribution]  # of each row's target, from its parameters
 
     def mean(self, **parameters: Array) -> Array:
         """Return the mean of each row's target."""
