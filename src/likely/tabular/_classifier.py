@@ -95,7 +95,8 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
                 (a path, glob or URL of files, a Dask array or frame) a regular sample of rows is read, at most 2²⁵
                 numbers in all.
             y: labels of shape (rows,); for a table that is not in memory also the name of a column, or a Dask series.
-            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+            sample_weight: one weight per row: whole numbers are counts of rows, of others only the ratios matter; None
+                weights all rows equally.
             groups: group of each row, of shape (rows,): rows of one group are held out together. None: no groups.
 
         Returns:

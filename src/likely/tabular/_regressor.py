@@ -20,12 +20,13 @@ from likely.tabular._encoders import Encoders
 from likely.tabular._importance import sample_rows
 from likely.tabular._predictions import DistributionRegressor, read_sample
 from likely.tabular._table_estimator import TableEstimator, read_weight
+from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
 from likely.tabular.targets.choice import NAMED, choose
 from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
 from likely.tabular.targets.links import Several
 
-Target = ContinuousTarget | CountTarget
+Target = ContinuousTarget | CountTarget | AtomTarget
 Outcome = tuple[Encoders, Target]
 
 
@@ -89,9 +90,10 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             regressor or pipeline; or a list of these. Boosting is LightGBM's where it is installed, else
             scikit-learn's.
         likelihood: ``"auto"`` chooses, by held-out likelihood, among those that the target's values allow: a normal or
-            Student's t, skewed or not, of the target, its logarithm or its log odds; for counts a Poisson or negative
-            binomial, zero-inflated or not. Or one of them by name: ``"normal"``, ``"student_t"``,
-            ``"skew_student_t"``, ``"log_normal"``, ``"poisson"``, ``"negative_binomial"`` or
+            Student's t, skewed or not, of the target or its log odds, or a log-normal, skewed or not; for counts a
+            Poisson or negative binomial, zero-inflated or not. One or two values that repeat far more often than any
+            other, such as zero or a cap, have a probability of their own. Or one of them by name: ``"normal"``,
+            ``"student_t"``, ``"skew_student_t"``, ``"log_normal"``, ``"poisson"``, ``"negative_binomial"`` or
             ``"zero_inflated_negative_binomial"``; :class:`~likely.tabular.NetworkRegressor` has the others.
         scale: what the scale depends on: ``"predicted"`` (the input) or ``"global"`` (one value for all rows).
         cv: number of folds, or a scikit-learn splitter that holds out each row once; None is 5 folds, and 3 from
@@ -161,7 +163,8 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
                 numbers in all.
             y: targets of shape (rows,) or (rows, targets), without missing values; for a table that is not in memory
                 also the name of a column, or a Dask series.
-            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+            sample_weight: one weight per row: whole numbers are counts of rows, of others only the ratios matter; None
+                weights all rows equally.
             groups: group of each row, of shape (rows,): rows of one group are held out together. None: no groups.
 
         Returns:
@@ -206,18 +209,20 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         """Fit the model of one target; also return its summary."""
         encoders, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
         held_out_nll: dict[str, float] = {}
-        if self.likelihood == "auto":
-            link, held_out_nll = choose(task, y)
-            family = "auto"
-        else:
-            link, family = NAMED[self.likelihood]
         varying = self.scale == "predicted"
         plan = self._plan(task.table.smooth[0].shape[1], 1)
-        model: ContinuousTarget | CountTarget
-        if link == "counts":
-            model = fit_counts(task, y, family, varying, plan)
+        link, family = NAMED.get(self.likelihood, ("", "auto"))
+        atoms = find_atoms(y, weight, folds) if family == "auto" else y[:0]
+        model: Target
+        if len(atoms):
+            model, held_out_nll = fit_atoms(task, y, atoms, varying, plan)
         else:
-            model = fit_continuous(task, y, link, family, varying, plan)
+            if family == "auto":
+                link, held_out_nll = choose(task, y)
+            if link == "counts":
+                model = fit_counts(task, y, family, varying, plan)
+            else:
+                model = fit_continuous(task, y, link, family, varying, plan)
         return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
 
     def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
@@ -261,7 +266,9 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             X: table with the columns that :meth:`fit` was given, of shape (rows, columns), in memory.
 
         Returns:
-            A ``torch.distributions.Distribution`` of batch shape (rows,) or (rows, targets).
+            A ``torch.distributions.Distribution`` of batch shape (rows,) or (rows, targets). Where a value of the
+            target has a probability of its own, ``log_prob`` is the logarithm of that probability there, and of the
+            density elsewhere.
 
         Raises:
             ValueError: if X is not in memory.

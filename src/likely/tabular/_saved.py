@@ -35,6 +35,7 @@ from likely.tabular.members.linear import LinearModel
 from likely.tabular.members.network import Network
 from likely.tabular.members.task import StackMember
 from likely.tabular.networks.modules import MLP
+from likely.tabular.targets.atoms import AtomTarget
 from likely.tabular.targets.continuous import ContinuousTarget
 from likely.tabular.targets.counts import CountTarget, Dispersion
 from likely.tabular.targets.links import Link
@@ -296,7 +297,7 @@ CLASSES: tuple[type, ...] = (
     TableColumns, Numbers, Dates, LevelCodes,
     Encoders, Number, Indicator, MeanEncoding,
     Stack, StackMember, Pool, ClassPool,
-    ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion,
+    ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion, AtomTarget,
     LinearModel, Smooth, Network, Forest,
     Boosted, Native, Flat, Histogram,
     PlainFrame, PlainNetwork, PlainBooster, PlainState, PlainValue,

@@ -259,6 +259,6 @@ def _member(model: Any, inputs: int, outputs: int) -> tuple[str, Fit]:
 
 
 def read_weight(sample_weight: Any, X: Any) -> Array:
-    """Return weights scaled so that the positive ones have a mean of one; ones where ``sample_weight`` is None."""
+    """Return the number of rows that each row counts for; ones where ``sample_weight`` is None."""
     weight = check_sample_weight(sample_weight, X)
-    return np.ones(len(X)) if weight is None else np.asarray(weight / weight[weight > 0].mean())
+    return np.ones(len(X)) if weight is None else weight

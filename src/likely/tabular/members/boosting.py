@@ -17,6 +17,7 @@ MANY_ROWS, RATE_FACTOR = (
     100_000,
     3,
 )  # from this many rows on, the learning rate is multiplied by this factor, for fewer rounds
+FEW_CLASSES, MOST_HASTE = 4, 4.0  # with more classes the learning rate rises in proportion, up to this factor
 MIN_MEAN = 1e-15
 
 
@@ -39,6 +40,11 @@ class Growth:
             return replace(self, least=least)
         return replace(self, rate=self.rate * RATE_FACTOR, least=least, rounds=self.rounds // (RATE_FACTOR + 1))
 
+    def for_classes(self, classes: int) -> Growth:
+        """Return the settings for this number of classes, each of which has a tree per round."""
+        factor = min(max(1.0, classes / FEW_CLASSES), MOST_HASTE)
+        return replace(self, rate=self.rate * factor, patience=int(self.patience / factor))
+
 
 GROWTH = Growth()
 SHALLOW = Growth(rate=0.08, leaves=4, least=20, share=0.5, ridge=1.0, patience=40)
@@ -59,7 +65,8 @@ def fit_boosting(task: Task, growth: Growth = GROWTH) -> StackMember:
             if len(present) < 2 and (task.link == "softmax" or (task.link == "log" and not y.any())):
                 models.append(Flat(np.log(0.5 / (len(x) + 1))))
                 continue
-            models.append(fit_one(task, growth.on(len(x)), fold, (x, y, weight), judge, len(present)))
+            grown = growth.on(len(x)).for_classes(len(present) if task.link == "softmax" else 1)
+            models.append(fit_one(task, grown, fold, (x, y, weight), judge, len(present)))
         return Boosted(tuple(models), task.link, present, task.outputs, 0.5 / (len(x) + 1))
 
     return cross_fit(task, fit)

@@ -82,6 +82,10 @@ class MemberTable:
     source: Any
     place: Index
 
+    def beside(self, *columns: Array) -> MemberTable:
+        """Return the same rows with further numbers for the trees."""
+        return replace(self, plain=np.column_stack([self.plain, *columns]))
+
     def view(self, fold: int, rows: Index | None = None) -> View:
         """Return all rows, or some, for the model of a fold."""
         if rows is None:
@@ -140,21 +144,21 @@ class Task:
         """Return the same task with a weight of zero for all other rows."""
         return replace(self, weight=self.weight * inliers)
 
+    def learnable(self, rows: NDArray[np.bool_]) -> bool:
+        """Whether every fold's model has some of these rows to learn from."""
+        folds = self.folds[rows & (self.weight > 0)]
+        return bool((folds != folds[:1]).any())
+
     def subsample(self, step: int) -> Task:
         """Return every ``step``-th row."""
-        if step == 1:
-            return self
+        return self if step == 1 else self.take(slice(None, None, step))
+
+    def take(self, rows: Index | slice) -> Task:
+        """Return some of the rows."""
         table = self.table
-        part = MemberTable(
-            table.plain[::step],
-            [inputs[::step] for inputs in table.smooth],
-            table.categories,
-            table.source,
-            table.place[::step],
-        )
-        return replace(
-            self, table=part, target=self.target[::step], weight=self.weight[::step], folds=self.folds[::step]
-        )
+        smooth = [inputs[rows] for inputs in table.smooth]
+        part = MemberTable(table.plain[rows], smooth, table.categories, table.source, table.place[rows])
+        return replace(self, table=part, target=self.target[rows], weight=self.weight[rows], folds=self.folds[rows])
 
     def check_time(self) -> None:
         """Raise an error if the time limit was reached."""

@@ -24,9 +24,9 @@ NAMED = {name: ("identity", name) for name in FAMILIES} | {"log_normal": ("log",
 NAMED |= {name: ("counts", name) for name in counts.FAMILIES}
 
 
-def choose(task: Task, y: Array) -> tuple[str, dict[str, float]]:
+def choose(task: Task, y: Array, counts: bool = True) -> tuple[str, dict[str, float]]:
     """Choose ``"identity"``, ``"log"``, ``"logit"`` or ``"counts"``; also return the held-out NLL of each candidate."""
-    links = [*possible_links(y), *(["counts"] if countable(y) else [])]
+    links = [*possible_links(y), *(["counts"] if counts and countable(y) else [])]
     if len(links) == 1:
         return links[0], {}
     step = -(-len(y) // CHOICE_ROWS)
@@ -50,8 +50,9 @@ def _held_out_nll(task: Task, y: Array, link: str) -> Array:
     z = units.forward(y)
     standardized = replace(task, target=z[:, None], link="identity")
     location = fit_boosting(standardized, GROWTH).out_of_fold[:, 0]
-    table = replace(task.table, plain=np.column_stack([task.table.plain, location]))
-    noise = learn_noise(replace(standardized, table=table), z - location, family_of(link, "student_t"))
+    noise = learn_noise(
+        replace(standardized, table=task.table.beside(location)), z - location, family_of(link, "student_t")
+    )
     if link != "identity" or not countable(y) or y.min() > 0:
         return noise.nll - units.log_slope(y)
     # A count without a link is a rounded real number.

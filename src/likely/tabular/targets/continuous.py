@@ -99,7 +99,7 @@ class ContinuousTarget:
         """The name of the chosen likelihood."""
         shape = self.noise.shape
         if self.link.name == "log":
-            return "log_normal"
+            return "skewed log_normal" if shape.skew else "log_normal"
         name = "skew_student_t" if shape.skew else "normal" if shape.df >= MAX_DF else "student_t"
         if self.is_count:
             return f"{name}, rounded"
@@ -137,7 +137,7 @@ def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, 
 
     fitted = fit(inliers)
     near = np.abs(z - fitted.out_of_fold["location"]) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
-    if len(y) <= REFIT_ROWS and (inliers & ~near).mean() > REFIT_SHARE:
+    if len(y) <= REFIT_ROWS and np.average(inliers & ~near, weights=task.weight) > REFIT_SHARE and task.learnable(near):
         refitted = fit(near)
         if is_better(task, near, fitted.noise, z - refitted.out_of_fold["location"]):
             return refitted
@@ -155,7 +155,7 @@ def _fit(
     location = pool(predictions)
     noise_task = replace(cleaned, table=_noise_inputs(task.table, predictions, location, pool))
     # Outliers count for the tails of a t; those of a normal have no room for them.
-    tails = cleaned.weight if family == "normal" else task.weight
+    tails = cleaned.weight if family in ("normal", "auto of logarithms") else task.weight
     return stack, pool, learn_noise(noise_task, z - location, family, varying, tails), location
 
 
@@ -165,15 +165,15 @@ def countable(y: Array) -> bool:
 
 
 def family_of(link: str, family: str) -> str:
-    """Return the family of residuals: normal for a logarithm, since heavier tails would leave the target no mean."""
-    return "normal" if link == "log" else family
+    """Return the family of residuals."""
+    return family if link != "log" else "auto of logarithms" if family == "auto" else "normal"
 
 
 def _noise_inputs(table: MemberTable, predictions: Array, location: Array, pool: Pool) -> MemberTable:
     """Add to the inputs of the trees the location and how much the members disagree."""
     relevant = predictions[pool.weights > MIN_WEIGHT]
     disagreement = np.log(relevant.std(0) + 1e-3) if len(relevant) > 1 else np.zeros(len(location))
-    return replace(table, plain=np.column_stack([table.plain, location, disagreement]))
+    return table.beside(location, disagreement)
 
 
 GROSS_SCALES = 5.0  # residual, in scales, above which a target may be a gross error
@@ -219,7 +219,7 @@ def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], StackMember, Noise]:
     noise = learn_noise(task, residual, "student_t")
     for _ in range(MAX_ROUNDS):
         near = np.abs(residual) <= GROSS_SCALES * np.exp(noise.out_of_fold)
-        if (near == inliers).all():
+        if (near == inliers).all() or not task.learnable(near):
             break
         new_member, new_residual = fit(near)
         if not is_better(task, near, noise, new_residual):

@@ -14,9 +14,9 @@ from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
-from likely.likelihoods._distribution import quantile
 from likely.tabular._stack import Plan, Stack, fit_stack, pool_links
 from likely.tabular.members.task import MemberTable, StackMember, Task, minimised
+from likely.tabular.targets.links import ByLevel
 from likely.tabular.targets.noise import fit_squares
 
 FAMILIES = ("poisson", "negative_binomial", "zero_inflated_negative_binomial")
@@ -37,7 +37,7 @@ class Dispersion:
 
 
 @dataclass(frozen=True)
-class CountTarget:
+class CountTarget(ByLevel):
     """The fitted model of one target.
 
     ``log_square`` is the trees' prediction for a row: the logarithm of its mean squared standardized residual.
@@ -56,28 +56,12 @@ class CountTarget:
         log_square = np.zeros_like(location)
         if self.trees is not None:
             for fold in range(len(location)):
-                log_square[fold] = self.trees.models[fold](_with_location(table, location[fold]).view(fold))[:, 0]
+                log_square[fold] = self.trees.models[fold](table.beside(location[fold]).view(fold))[:, 0]
         return {"location": np.log(np.exp(location).mean(0)), "log_square": log_square.mean(0)}
 
     def distribution(self, location: Array, log_square: Array) -> Distribution:
         """Return the distribution of each row's target."""
         return _distribution(self.spread, torch.as_tensor(location), torch.as_tensor(log_square))
-
-    def mean(self, location: Array, log_square: Array) -> Array:
-        """Return the mean of each row's target."""
-        return np.asarray(self.distribution(location, log_square).mean)
-
-    def conformity(self, y: Array, location: Array, log_square: Array) -> Array:
-        """Return the distance of each target's level from ½."""
-        level = np.asarray(self.distribution(location, log_square).cdf(torch.as_tensor(y)))
-        return np.abs(level - 0.5)
-
-    def interval(self, reach: float, location: Array, log_square: Array) -> tuple[Array, Array]:
-        """Return the ends of the interval of levels ½ ± ``reach``."""
-        if reach >= 0.5:
-            return np.full(len(location), -np.inf), np.full(len(location), np.inf)
-        distribution = self.distribution(location, log_square)
-        return quantile(distribution, 0.5 - reach), quantile(distribution, 0.5 + reach)
 
     def summary(self) -> dict[str, Any]:
         """Return what was chosen, in JSON's types."""
@@ -112,7 +96,7 @@ def learn_dispersion(
         mean = np.exp(location)
         deviation = np.sqrt(mean + np.exp(plain.shift) * np.square(mean))
         square = np.square(np.clip(np.abs(y - mean) / deviation, MIN_RESIDUAL, MAX_RESIDUAL))
-        trees = fit_squares(replace(task, table=_with_location(task.table, location)), square)
+        trees = fit_squares(replace(task, table=task.table.beside(location)), square)
         log_square = trees.out_of_fold[:, 0]
     best, best_nll = None, np.array([])
     for name in FAMILIES if family == "auto" else (family,):
@@ -178,8 +162,3 @@ def _distribution(spread: Dispersion, location: Tensor, log_square: Tensor) -> D
 def _pooled(weights: Array, log_means: Array) -> Array:
     """Return the logarithm of the weighted mean of the members' predictions."""
     return np.log(np.maximum(np.tensordot(weights, np.exp(log_means), 1), MIN_DISPERSION))
-
-
-def _with_location(table: MemberTable, location: Array) -> MemberTable:
-    """Add the predicted mean to the inputs of the trees."""
-    return replace(table, plain=np.column_stack([table.plain, location]))

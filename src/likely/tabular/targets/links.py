@@ -14,6 +14,8 @@ from torch.distributions import Distribution, TransformedDistribution, constrain
 from torch.distributions.transforms import ExpTransform, SigmoidTransform, Transform
 
 from likely._typing import Array
+from likely.likelihoods._distribution import quantile
+from likely.metrics import crps
 
 LEVELS = (np.arange(200) + 0.5) / 200  # the mean and variance of these quantiles approximate the distribution's
 MISSED = 0.5 / len(LEVELS)  # largest variance that quantiles at LEVELS can miss: of a count that rarely differs by one
@@ -119,10 +121,35 @@ class Several(Distribution):
         """Return the quantiles of each distribution."""
         return self._map(lambda part, x: part.icdf(x), value)
 
+    def crps(self, value: Tensor) -> Tensor:
+        """Return the continuous ranked probability score of each distribution."""
+        return self._map(lambda part, x: torch.as_tensor(crps(x, part, reduction="none")), value)
+
     def _map(self, function: Callable[[Distribution, Tensor], Tensor], value: Tensor) -> Tensor:
         value = torch.as_tensor(value).expand(*value.shape[:-1], len(self.parts)) if value.ndim else value
         columns = value.unbind(-1) if value.ndim else (value,) * len(self.parts)
         return torch.stack([function(part, x) for part, x in zip(self.parts, columns, strict=True)], -1)
+
+
+class ByLevel:
+    """A model of a target whose mean and intervals follow from its distribution alone."""
+
+    distribution: Callable[..., Distribution]  # of each row's target, from its parameters
+
+    def mean(self, **parameters: Array) -> Array:
+        """Return the mean of each row's target."""
+        return np.asarray(self.distribution(**parameters).mean)
+
+    def conformity(self, y: Array, **parameters: Array) -> Array:
+        """Return the distance of each target's level from ½."""
+        return np.abs(np.asarray(self.distribution(**parameters).cdf(torch.as_tensor(y))) - 0.5)
+
+    def interval(self, reach: float, **parameters: Array) -> tuple[Array, Array]:
+        """Return the ends of the interval of levels ½ ± ``reach``."""
+        distribution = self.distribution(**parameters)
+        if reach >= 0.5:
+            return np.full(distribution.batch_shape, -np.inf), np.full(distribution.batch_shape, np.inf)
+        return quantile(distribution, 0.5 - reach), quantile(distribution, 0.5 + reach)
 
 
 TRANSFORMS: dict[str, type[Transform]] = {"log": ExpTransform, "logit": SigmoidTransform}
@@ -130,17 +157,25 @@ RATIO = 4.0  # of the largest to the smallest target, above which the logarithm 
 
 
 class Curved(TransformedDistribution):
-    """A transformed distribution whose mean and variance are computed from its quantiles."""
+    """A function of a location and scale family of one shape, whose mean and variance are computed from quantiles."""
 
     @property
     def mean(self) -> Tensor:
         """The mean of the target."""
-        return level_quantiles(self).mean(0)
+        return self._quantiles().mean(0)
 
     @property
     def variance(self) -> Tensor:
         """The variance of the target."""
-        return level_quantiles(self).var(0)
+        return self._quantiles().var(0)
+
+    def _quantiles(self) -> Tensor:
+        """The quantiles at ``LEVELS``, from those of one standard distribution: all rows have the same shape."""
+        base: Any = self.base_dist
+        shape = {name: getattr(base, name).reshape(-1)[:1] for name in base.arg_constraints}
+        ones = torch.ones_like(shape["loc"])
+        standard = type(base)(**{**shape, "loc": 0 * ones, "scale": ones}, validate_args=False)
+        return self.transforms[0](base.loc + base.scale * level_quantiles(standard).view(-1, *[1] * base.loc.ndim))
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,15 @@ MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: th
 MIN_RESIDUAL = 1e-2  # smallest residual that the trees learn from: an exact prediction is chance
 MIN_DF, MAX_DF = 2.0, 200.0  # degrees of freedom: with fewer there is no variance, with more it is a normal
 MAX_GAIN = 0.75  # largest gain: above ½, which turns a log square into a log scale, because trees shrink
+FITTED = 6  # numbers fitted to the same residuals, which are smaller for it: a scale, a shape, weights of members
+FEW_ROWS = 100  # fewer rows show neither a skew nor that a scale varies; with more, FITTED matters little
 MAX_SKEW = 1.5  # largest skew, in absolute value
 MARGIN = 2.0  # standard errors by which a skewed t must be better
 MIN_SCALE = 1e-9  # smallest scale, in spreads of the target: below it the fit is perfect
 MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
 FAMILIES = ("normal", "student_t", "skew_student_t")
+# Without heavier tails than a normal's where residuals are logarithms, since these would leave the target no mean.
+AUTOMATIC = {"auto": ("student_t", "skew_student_t"), "auto of logarithms": ("normal", "skew_normal")}
 GROWTH = Growth(leaves=8, least=20, share=0.7, ridge=5.0, rounds=300, patience=20)
 
 
@@ -62,12 +66,14 @@ def learn_noise(
     """Learn the distribution of out-of-fold residuals."""
     trees, log_square = None, np.zeros_like(residual)
     weight = task.weight if weight is None else weight
+    few = weight.sum() < FEW_ROWS
+    varying = varying and not few
     if varying:
         shift = fit_shape(residual, None, task.weight, "student_t").shift
         square = np.square(np.clip(np.abs(residual) * np.exp(-shift), MIN_RESIDUAL, MAX_RESIDUAL))
         trees = fit_squares(task, square)
         log_square = trees.out_of_fold[:, 0]
-    families = ("student_t", "skew_student_t") if family == "auto" else (family,)
+    families = AUTOMATIC.get(family, (family,))[: 1 if few else None]
     shapes = [fit_shape(residual, log_square if varying else None, weight, name) for name in families]
     losses = [nll_of(residual, log_square, shape) for shape in shapes]
     best = 0
@@ -87,17 +93,20 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
     step = -(-len(residual) // MAX_FIT_ROWS)
     r, mass = torch.as_tensor(residual[::step]), torch.as_tensor(weight[::step] / weight[::step].sum())
     predicted = torch.zeros_like(r) if log_square is None else torch.as_tensor(log_square[::step])
+    rows = float(weight.sum())
 
     def cost(parameters: Tensor) -> Tensor:
         return (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum()
 
     middle = np.log(max(float(np.sqrt(np.median(np.square(residual)))) * 1.4826, MIN_SCALE))
     gain = (0.0, 0.0) if log_square is None else (0.0, MAX_GAIN)
-    tails = (np.log(MAX_DF),) * 2 if family == "normal" else (-3.0, np.log(MAX_DF))
-    skew = (-MAX_SKEW, MAX_SKEW) if family == "skew_student_t" else (0.0, 0.0)
+    tails = (np.log(MAX_DF),) * 2 if family.endswith("normal") else (-3.0, np.log(min(MAX_DF, rows)))
+    skew = (-MAX_SKEW, MAX_SKEW) if family.startswith("skew") else (0.0, 0.0)
     start = np.array([min(max(np.log(6.0), tails[0]), tails[1]), middle, gain[1] / 3, 0.0])
     bounds = [tails, (max(middle - 20, np.log(MIN_SCALE)), middle + 20), gain, skew]
     optimum = minimised(cost, start, bounds)
+    if rows < FEW_ROWS:
+        optimum[1] += 0.5 * np.log(rows / max(rows - FITTED, 1))
     return Shape(MIN_DF + float(np.exp(optimum[0])), *(float(value) for value in optimum[1:]))
 
 
