@@ -170,7 +170,8 @@ def tables(scores: pd.DataFrame) -> Iterator[Table]:
             yield Table(frame, caption, best={tuple(frame.columns): "lower"})
         if "coverage" in part and str(name) in ("numbers", "frames"):
             yield Table(mean_scores(part, "coverage"), f"{str(name).capitalize()}: targets in 90% intervals.")
-    yield Table(mean_scores(scores, "seconds"), "CPU seconds to fit and predict; of rivals whose scores are stored, on the machine they were measured on.", digits=1)
+    caption = "CPU seconds to fit and predict; of rivals whose scores are stored, on the machine they were measured on."
+    yield Table(mean_scores(scores, "seconds"), caption, digits=1)
 
 
 def _wrong_table(ratios: pd.DataFrame) -> Table:
