@@ -155,7 +155,8 @@ def read_outputs(
     predicted: Any = parts[prediction]
     if class_names and truth and predicted.shape[1:] == (len(class_names),):
         labels: Any = parts[true]
-        parts[true] = np.array([class_names.index(label) for label in labels.flat])
+        place = {name: k for k, name in enumerate(class_names)}
+        parts[true] = np.array([place[label] for label in labels.flat])
     for name, array in parts.items():
         if array is None:
             continue
