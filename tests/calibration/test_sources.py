@@ -165,7 +165,7 @@ def test_curves_are_fitted_to_rows_that_can_be_kept(calibrator: Any, monkeypatch
     np.testing.assert_allclose(calibrator.fit(*parts).predict_proba(logits), expected, atol=1e-9)
     monkeypatch.setattr(_calibrator, "KEPT_NUMBERS", 10_000)
     seen = np.flatnonzero(weight)[::2]  # of the rows of positive weight, spread evenly
-    expected = calibrator.fit(logits[seen], y[seen], features[seen], weight[seen]).predict_proba(logits)
+    expected = calibrator.fit(logits[seen], y[seen], sample_weight=weight[seen]).predict_proba(logits)
     np.testing.assert_allclose(calibrator.fit(*parts).predict_proba(logits), expected, atol=1e-9)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -68,7 +69,8 @@ class _OneVersusRest(Calibrator):
         # One row's worth of curves at least, which rule no class out.
         self.temperature_, self.share_ = tempered.temperature_, 1 / (1 + float(weight.sum()))
         held_out = np.zeros(len(y))
-        folds = splits_of(fold_numbers(rows.keys(), max(2, min(_FOLDS, len(y) // 2)), ties=y))
+        keys = replace(rows, features=None).keys()  # the curves read none
+        folds = splits_of(fold_numbers(keys, max(2, min(_FOLDS, len(y) // 2)), ties=y))
         for train, out in folds if len(folds) > 1 else []:
             curves = self._curves(odds[train], y[train], weight[train])
             held_out[out] = _normalised(curves, odds[out])[np.arange(len(out)), y[out]]
