@@ -35,6 +35,7 @@ def comparison(rows: Rows, bars: Figures) -> Iterator[list[str]]:
     yield from losses(bars)
     yield from calibration(rows, bars)
     yield from linear(rows, bars)
+    yield from tables(rows)
     yield from forecasts(rows, bars)
     yield from outliers(rows)
     yield from labels(rows)
@@ -102,6 +103,38 @@ def linear(rows: Rows, bars: Figures) -> Iterator[list[str]]:
     time = figures["robust regression, time over RANSAC's"].value
     text = f"error at most {robust:.2f} times the best peer's; {time:.2f} of RANSAC's time"
     yield ["robust lines", "Huber, RANSAC, Theil-Sen, Tukey", text, f"worst: {worst}", "`linear`"]
+
+
+def tables(rows: Rows) -> Iterator[list[str]]:
+    """Scores of the estimators for tables over a rival's, on tables that no default was chosen on where there are some.
+
+    A rival's time is compared only if it was measured on the same machine, as LightGBM's was.
+    """
+    parts = {
+        "CRPS": ("Numbers: CRPS", "Frames: CRPS"),
+        "log-loss": ("Classes: log-loss", "Classes of frames: log-loss"),
+    }
+    seconds = {row["set"]: row for row in rows("tabular", "CPU seconds")}
+    for name in ("LightGBM", "CatBoost", "RealMLP", "NGBoost"):
+        texts, lost = [], []
+        for measure, captions in parts.items():
+            found = [row for caption in captions for row in rows("tabular", caption) if row.get(name) is not None]
+            new = [row for row in found if not row["set"].endswith("*")]
+            table = new if len(new) >= 5 else found
+            if not table:
+                continue
+            lost += [f"{measure}: defaults were chosen on other splits of these"] if table is found else []
+            score = ratio([row["likely"] for row in table], [row[name] for row in table])
+            tied = "tie" if score.low <= 1 <= score.high else "worse" if score.low > 1 else "better"
+            lower = sum(row["likely"] < row[name] for row in table)
+            texts.append(f"{measure} {tied}: {score.text(2)} of its, lower on {lower} of {len(table)} tables")
+            worst = max(table, key=lambda row: row["likely"] / row[name])
+            if worst["likely"] > worst[name]:
+                lost.append(f"{measure} {worst['likely'] / worst[name]:.2f} times its on {worst['set'].rstrip('*')}")
+        if name == "LightGBM":
+            times = [row["likely"] / row[name] for row in seconds.values()]
+            lost.append(f"{sorted(times)[len(times) // 2]:.1f} times its time in the median")
+        yield ["tables", f"{name}, defaults", "; ".join(texts), "; ".join(lost), "`tabular`"]
 
 
 def forecasts(rows: Rows, bars: Figures) -> Iterator[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -65,14 +66,16 @@ class _OneVersusRest(Calibrator):
         odds, y, weight = np.concatenate(parts), rows.y, rows.weight
         self.curves_ = self._curves(odds, y, weight)
         tempered = rows.fit(GlobalTemperature())
-        self.temperature_, self.share_ = tempered.temperature_, 0.0
+        # One row's worth of curves at least, which rule no class out.
+        self.temperature_, self.share_ = tempered.temperature_, 1 / (1 + float(weight.sum()))
         held_out = np.zeros(len(y))
-        folds = splits_of(fold_numbers(rows.keys(), max(2, min(_FOLDS, len(y) // 2)), ties=y))
+        keys = replace(rows, features=None).keys()  # the curves read none
+        folds = splits_of(fold_numbers(keys, max(2, min(_FOLDS, len(y) // 2)), ties=y))
         for train, out in folds if len(folds) > 1 else []:
             curves = self._curves(odds[train], y[train], weight[train])
             held_out[out] = _normalised(curves, odds[out])[np.arange(len(out)), y[out]]
         if held_out.all():
-            self.share_ = _best_share(held_out, np.exp(-rows.nll(tempered)), weight)
+            self.share_ = _best_share(held_out, np.exp(-rows.nll(tempered)), weight, self.share_)
         return self
 
     def _curves(self, odds: Array, y: Labels, weight: Array) -> list[Any]:
@@ -90,7 +93,7 @@ def _normalised(curves: list[Any], odds: Array) -> Array:
     return columns / columns.sum(1, keepdims=True)
 
 
-def _best_share(curves: Array, tempered: Array, weight: Array) -> float:
+def _best_share(curves: Array, tempered: Array, weight: Array, least: float) -> float:
     """Return the share of the first of two probabilities of the labels in the mixture of highest likelihood.
 
     Curves that are all of it have to gain a nat over one temperature: a few rows without an error prove little.
@@ -99,8 +102,8 @@ def _best_share(curves: Array, tempered: Array, weight: Array) -> float:
     def loss(share: float) -> float:
         return share - float(weight @ np.log(np.maximum(tempered + share * (curves - tempered), _TINY)))
 
-    inside = optimize.minimize_scalar(loss, bounds=(0, 1), method="bounded").x
-    return min((0.0, 1.0, float(inside)), key=loss)
+    inside = optimize.minimize_scalar(loss, bounds=(least, 1), method="bounded").x
+    return min((least, 1.0, float(inside)), key=loss)
 
 
 class PlattScaling(_OneVersusRest):

@@ -154,8 +154,9 @@ def read_outputs(
     parts = {name: arrays.find(name, names.get(name), needed=name in (prediction, true)) for name in wanted}
     predicted: Any = parts[prediction]
     if class_names and truth and predicted.shape[1:] == (len(class_names),):
-        number = {name: k for k, name in enumerate(class_names)}
-        parts[true] = np.array([number[label] for label in np.ravel(parts[true])])
+        labels: Any = parts[true]
+        place = {name: k for k, name in enumerate(class_names)}
+        parts[true] = np.array([place[label] for label in labels.flat])
     for name, array in parts.items():
         if array is None:
             continue

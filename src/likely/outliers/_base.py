@@ -73,15 +73,20 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
             out = left_out(rows, math.ceil(FOLDS * _HELD_OUT / len(rows.first)), np.random.RandomState(0))
             usual = unseen = np.full_like(fitted, np.nan)
             for rows_out, without in zip(out, weights_without(rows, out), strict=True):
-                scores = copy(self)._learn_rows(X, without)[0]
+                scores = copy(self)._learn_rows(X, without, (without.sum() + rows.weight.sum()) / 2)[0]
                 # One fewer row is one fewer principal direction: each fit has a middle of its own.
                 moved = quantiles(fitted, rows.weight, 0.5) - quantiles(scores, without, 0.5)
                 unseen[rows_out] = scores[rows_out] + moved
         return *self._in_units(fitted, unseen, usual, rows.weight), rows.weight
 
-    def _learn_rows(self, X: Any, weight: Array | None) -> tuple[Array, Array, Distinct]:
-        """Learn from rows that weigh so much; their scores, those if each were left out, and what they are."""
+    def _learn_rows(self, X: Any, weight: Array | None, total: float | None = None) -> tuple[Array, Array, Distinct]:
+        """Learn from rows that weigh so much; their scores, those if each were left out, and what they are.
+
+        A fit that leaves rows out shrinks by a ``total`` weight halfway to that of all: by its own it would shrink so
+        much more that its rows seem less odd than new ones are, by that of all so much less that they seem odder.
+        """
         self.columns_, table, rows = Columns.learn(X, weight, self._exceptions)
+        self._total = float(rows.weight.sum()) if total is None else total
         return *self._learn(table, rows), rows
 
     def _in_units(self, fitted: Array, unseen: Array, usual: Array, weight: Array) -> tuple[Array, Array]:

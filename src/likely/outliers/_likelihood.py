@@ -89,7 +89,7 @@ class LikelihoodDetector(OutlierDetector):
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
         z = self.columns_.standard(table)
         blocks = list(slices(z))
-        self._covariance = Covariance(self.columns_)
+        self._covariance = Covariance(self.columns_, self._total)
         stretch = self._covariance.fit(lambda: ((block, z[block]) for block in blocks), rows)
         w = np.concatenate([self._covariance.whitened(z[block])[0] for block in blocks])
         turned = np.concatenate([w[block] @ self._covariance.axes for block in blocks])
@@ -231,4 +231,4 @@ def _units(scores: Array, weight: Array) -> tuple[Array, Array]:
     """Of each column of scores, the median, and how far above it the upper quartile is."""
     lower, middle, upper = quantiles(scores, weight, [0.25, 0.5, 0.75])
     unit = np.where(upper > middle, upper - middle, middle - lower)
-    return middle, np.where(unit > 0, unit, 1.0)
+    return middle, np.where(unit > 1e-9 * np.abs(middle), unit, 1.0)

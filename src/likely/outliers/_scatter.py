@@ -29,10 +29,19 @@ class Covariance:
     axes: Array  # principal directions, zero where there is no variance
 
     def __init__(
-        self, columns: Columns, df: float = 1.0, shrinkage: float = 0.01, max_iter: int = 100, tol: float = 1e-3
+        self,
+        columns: Columns,
+        total: float,
+        df: float = 1.0,
+        shrinkage: float = 0.01,
+        max_iter: int = 100,
+        tol: float = 1e-3,
     ) -> None:
-        self.columns, self.df, self.shrinkage, self.max_iter, self.tol = columns, df, shrinkage, max_iter, tol
+        self.columns, self.df, self.max_iter, self.tol = columns, df, max_iter, tol
         width = len(columns.levels) - len(columns.categories)
+        # The wider the table, the less of the covariance its rows determine.
+        self.least = max(0.0, width / total - _MAX_COLUMNS_PER_ROW)
+        self.shrinkage = max(shrinkage, self.least)
         if width > _MAX_COLUMNS:
             raise ValueError(
                 f"X has {width} columns of numbers, and a full covariance takes up to {_MAX_COLUMNS}: leave some out, "
@@ -42,9 +51,6 @@ class Covariance:
 
     def fit(self, blocks: Callable[[], Iterable[tuple[slice, Array]]], rows: Distinct) -> Array:
         """Fit; return how many times larger each row's squared distance is if the row is left out."""
-        # The wider the table, the less of the covariance its rows determine.
-        self.least = max(0.0, len(self.location) / rows.weight.sum() - _MAX_COLUMNS_PER_ROW)
-        self.shrinkage = max(self.shrinkage, self.least)
         self.n_iter, moved = 0, np.inf
         while self.n_iter < self.max_iter and moved > self.tol:
             location, covariance = self._step(blocks(), rows.weight, alike=self.n_iter == 0)
@@ -238,7 +244,7 @@ class ScatterDetector(OutlierDetector):
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
-        model = Covariance(self.columns_, self.df, self.shrinkage, self.max_iter, self.tol)
+        model = Covariance(self.columns_, self._total, self.df, self.shrinkage, self.max_iter, self.tol)
         stretch = model.fit(lambda: self.columns_.blocks(table), rows)
         self._model = model
         self.location_, self.covariance_, self.n_iter_ = model.location, model.covariance, model.n_iter

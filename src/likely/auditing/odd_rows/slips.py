@@ -136,6 +136,7 @@ class SlipSearch:
                 some = (numbers != 0) & self._may[j](numbers * factor)
                 given = numbers[some]
                 worth = self._may[j].nats(given) - self._may[j].nats(given * factor)
+                worth = worth - max(0.0, abs(np.log10(abs(factor))) - 1)  # the more zeros, the rarer
                 yield self._trials(block, odd[some], {j: given * factor}, hint, worth)
 
     def _swaps(self, block: _Block) -> Iterator[_Trials]:
