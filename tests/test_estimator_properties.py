@@ -21,7 +21,6 @@ REGRESSORS = [
     linear.MultiRidge(),
     linear.MultiLasso(),
     linear.SpikeSlabRegression(),
-    linear.RobustLinearRegression(),
 ]
 DETECTORS = [outliers.LikelihoodDetector(random_state=0), outliers.ScatterDetector()]
 CALIBRATORS = [
