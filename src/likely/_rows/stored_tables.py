@@ -407,7 +407,7 @@ def _schema(dataset: Any) -> Any:
         with _naming(fragment.path):
             own, known = fragment.physical_schema, first.physical_schema
         try:
-            for name in set(own.names) ^ set(known.names):
+            for name in [one for one in [*known.names, *own.names] if (one in known.names) != (one in own.names)]:
                 raise ValueError(f"{name!r} is not there" + f" in {first.path}" * (name in own.names))
             schema = pa.unify_schemas([schema, own], promote_options="permissive")
         except (TypeError, ValueError) as error:
