@@ -72,11 +72,11 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
             # Formulas for leaving a row out hold where the rows determine the fit.
             out = left_out(rows, math.ceil(FOLDS * _HELD_OUT / len(rows.first)), np.random.RandomState(0))
             usual = unseen = np.full_like(fitted, np.nan)
+            middle = quantiles(fitted, rows.weight, 0.5)
             for rows_out, without in zip(out, weights_without(rows, out), strict=True):
                 scores = copy(self)._learn_rows(X, without, (without.sum() + rows.weight.sum()) / 2)[0]
                 # One fewer row is one fewer principal direction: each fit has a middle of its own.
-                moved = quantiles(fitted, rows.weight, 0.5) - quantiles(scores, without, 0.5)
-                unseen[rows_out] = scores[rows_out] + moved
+                unseen[rows_out] = scores[rows_out] + middle - quantiles(scores, without, 0.5)
         return *self._in_units(fitted, unseen, usual, rows.weight), rows.weight
 
     def _learn_rows(self, X: Any, weight: Array | None, total: float | None = None) -> tuple[Array, Array, Distinct]:
