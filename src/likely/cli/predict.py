@@ -86,7 +86,14 @@ class _Predictor:
         outputs = read_outputs(
             self.data, self.names, task=self.task, truth=False, table=block, class_names=self.class_names
         )
-        return self._arrays(self._needed(outputs)), outputs.about(source_name(self.data))
+        arrays = self._arrays(self._needed(outputs))
+        for name, array in arrays.items():  # a CSV would show NaN as an empty cell
+            rows = [] if array.dtype.kind == "U" else np.flatnonzero(np.isnan(array).reshape(len(array), -1).any(1))
+            if len(rows):
+                raise ValueError(
+                    f"{self.model} predicts NaN as {name} of row {rows[0]} ({len(rows)} such rows): nothing is written"
+                )
+        return arrays, outputs.about(source_name(self.data))
 
     def _needed(self, outputs: Outputs) -> Outputs:
         """The outputs that the model reads; an error where one is missing."""
