@@ -34,8 +34,11 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
             f"predictions for several files are written as Parquet: --out must end in .parquet, got {out.name}"
         )
     check_output(out, {"MODEL": model, "DATA": data}, source)
-    fitted, about = load(model), json.loads(model.read_text()).get("about", {})
-    class_names = tuple(about.get("class_names", ()))
+    fitted = load(model)
+    about = json.loads(model.read_text(encoding="utf-8-sig")).get("about")  # notes, in which anything may stand
+    listed = about.get("class_names") if isinstance(about, dict) else None
+    named = isinstance(listed, list) and len(listed) == needs(fitted).get("classes")
+    class_names = tuple(map(str, listed)) if named else ()
     predictor = _Predictor(fitted, model.name, Path(data), names, coverage or 0.9, class_names)
     if predictor.task == "classification" and coverage is not None:
         raise ValueError(f"--coverage is for regressors, and {model.name} belongs to a classifier")
