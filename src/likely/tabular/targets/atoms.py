@@ -91,7 +91,7 @@ class WithAtoms(Distribution):
             result = torch.where(value <= end, torch.minimum(result, atom), result)
         return result
 
-    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draw values."""
         which, result = Categorical(logits=self.log_proba).sample(sample_shape), self.rest.sample(sample_shape)
         for place, atom in enumerate(self.atoms):
