@@ -36,7 +36,7 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
     check_output(out, {"MODEL": model, "DATA": data}, source)
     fitted = load(model)
     about = json.loads(model.read_text(encoding="utf-8-sig")).get("about")  # notes, in which anything may stand
-    listed = about.get("class_names") if isinstance(about, dict) else None
+    listed: Any = about.get("class_names") if isinstance(about, dict) else None
     named = isinstance(listed, list) and len(listed) == needs(fitted).get("classes")
     class_names = tuple(map(str, listed)) if named else ()
     predictor = _Predictor(fitted, model.name, Path(data), names, coverage or 0.9, class_names)
