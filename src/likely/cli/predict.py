@@ -91,7 +91,7 @@ class _Predictor:
         )
         arrays = self._arrays(self._needed(outputs))
         for name, array in arrays.items():  # a CSV would show NaN as an empty cell
-            rows = [] if array.dtype.kind == "U" else np.flatnonzero(np.isnan(array).reshape(len(array), -1).any(1))
+            rows = np.flatnonzero((array != array).reshape(len(array), -1).any(1))
             if len(rows):
                 raise ValueError(
                     f"{self.model} predicts NaN as {name} of row {rows[0]} ({len(rows)} such rows): nothing is written"
