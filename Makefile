@@ -47,10 +47,10 @@ $(PEERS): $(INSTALLED)
 
 # A test that stands still says where, and ends: the slowest takes a minute.
 PYTEST = $(BIN)/pytest -q -n $(JOBS) --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
-test: $(INSTALLED) ## what a change can break, and every doctest; PART=outliers: of one part and what imports it
+test: $(INSTALLED) ## what a change can break, docstrings and README; PART=outliers: of one part and what imports it
 	$(PYTEST) -m 'not heavy' $(if $(PART),$$($(BIN)/python tools/part.py $(PART)))
 
-heavy: $(INSTALLED) ## what is left out there: killed and several processes, clusters, large tables, experiments
+heavy: $(INSTALLED) ## what is left out there: several processes, clusters, large tables, experiments, the guide's pages
 	$(PYTEST) -m heavy
 
 test-all: test heavy ## both

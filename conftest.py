@@ -33,10 +33,10 @@ def empty_folder_for_pages(request: pytest.FixtureRequest) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none; tests of experiments are heavy, all of them."""
-    experiments = Path(__file__).parent / "tests" / "experiments"
+    """Skip what needs a GPU where there is none; tests of experiments and the guide's pages are heavy, all of them."""
+    root = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(experiments):
+        if item.path.is_relative_to(root / "tests" / "experiments") or item.path.is_relative_to(root / "docs"):
             item.add_marker("heavy")
     if not torch.cuda.is_available():
         for item in items:

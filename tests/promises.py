@@ -414,7 +414,7 @@ RUNNING = "features are standardised by a running mean and spread that ignore th
 _RIDGE = LinearRegression()
 _LOGISTIC = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000)
 _QUICK = {"max_steps": 40, "hidden": (8,), "random_state": 0}
-_FEW = {"max_steps": 40, "random_state": 0}
+_FEW = {"max_steps": 15, "random_state": 0}
 _STACK = {"cv": 2, "random_state": 0}
 _STACKED = {"order of columns": SPLITS, "weights as repeats": FOLDS}
 _TRAINED = {"order of columns": DRAWN, "weights as repeats": BATCHES}
@@ -443,18 +443,18 @@ SUBJECTS = [
     Subject(calibration.GlobalTemperature, LOGITS),
     Subject(calibration.LinearTemperature, LOGITS),
     Subject(calibration.FeatureTemperature, LOGITS),
-    Subject(calibration.DeepTemperature, LOGITS, single=True),
+    Subject(lambda: calibration.DeepTemperature(max_iter=40), LOGITS, single=True),
     Subject(calibration.VectorScaling, LOGITS),
     Subject(calibration.StructuredMatrixScaling, LOGITS),
     Subject(calibration.PlattScaling, LOGITS),
     Subject(calibration.IsotonicCalibration, LOGITS),
-    Subject(calibration.AutoCalibrator, LOGITS),
+    Subject(lambda: calibration.AutoCalibrator(cv=2), LOGITS),
     Subject(lambda: calibration.compose(calibration.VectorScaling(), calibration.LinearTemperature()), LOGITS),
     Subject(calibration.GlobalScale, FORECASTS),
     Subject(calibration.LinearScale, FORECASTS),
     Subject(calibration.IsotonicScale, FORECASTS),
-    Subject(calibration.DeepScale, FORECASTS, except_for={"order of columns": DRAWN}, single=True),
-    Subject(lambda: calibration.AutoScale(candidates=["global", "linear", "isotonic"]), FORECASTS),
+    Subject(lambda: calibration.DeepScale(max_iter=40), FORECASTS, except_for={"order of columns": DRAWN}, single=True),
+    Subject(lambda: calibration.AutoScale(candidates=["global", "linear", "isotonic"], cv=2), FORECASTS),
     Subject(lambda: calibration.compose(calibration.LinearScale(), calibration.IsotonicScale()), FORECASTS),
     Subject(outliers.ScatterDetector, DETECTOR),
     Subject(lambda: outliers.LikelihoodDetector(random_state=0), DETECTOR),

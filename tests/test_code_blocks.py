@@ -53,6 +53,7 @@ CONSOLE = [page for page in PAGES if any(block[2] == "console" for block in BLOC
 NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("page", CONSOLE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In an empty folder, with nothing but the files that the page's own Python blocks write."""

@@ -30,13 +30,12 @@ def test_nothing_is_wrong_where_a_column_is_a_function_of_another(target: str | 
     assert not [suspect for suspect in report.suspects if "match" in suspect.headline]
 
 
-@pytest.mark.parametrize("place", [0, 300, 599])
 @pytest.mark.parametrize("target", ["wage", None])
-def test_a_slip_in_such_a_column_is_found_at_its_ends_too(target: str | None, place: int) -> None:
+def test_a_slip_in_such_a_column_is_found_at_its_ends_too(target: str | None) -> None:
     table = wages()
-    row = int(table["wage"].argsort().iloc[place])
-    table.loc[row, "wage"] *= 10
-    assert row in [suspect.row for suspect in audit(table, target=target).suspects]
+    rows = table["wage"].argsort().iloc[[0, 300, 599]].tolist()
+    table.loc[rows, "wage"] *= 10
+    assert set(rows) <= {suspect.row for suspect in audit(table, target=target).suspects}
 
 
 @pytest.mark.parametrize("target", ["wage", None])

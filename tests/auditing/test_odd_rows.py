@@ -206,7 +206,9 @@ def test_clean_tables_stay_clean(make: Make) -> None:
     assert len(finding.rows) <= 0.02 * 1000
 
 
-@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud"])
+@pytest.mark.parametrize(
+    "name", ["iris", "wine", "breast_cancer", "diabetes", pytest.param("digits", marks=pytest.mark.heavy), "linnerud"]
+)
 def test_tables_of_scikit_learn_stay_clean(name: str) -> None:
     data = getattr(datasets, f"load_{name}")(as_frame=True).data
     finding = found(data)

@@ -72,7 +72,10 @@ CLEAN = {
 }
 
 
-@pytest.mark.parametrize("kind", CLEAN)
+QUICK = ("categories", "heteroscedastic", "imbalanced classes")  # the others are heavy
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[] if k in QUICK else pytest.mark.heavy) for k in CLEAN])
 def test_clean_tables_stay_clean(kind: str) -> None:
     rng = np.random.default_rng([29, len(kind)])
     table = features(rng, 600)
@@ -80,7 +83,10 @@ def test_clean_tables_stay_clean(kind: str) -> None:
     assert called_wrong(table, "y") <= 0.005
 
 
-@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "digits", "diabetes"])
+LARGE = [pytest.param(name, marks=pytest.mark.heavy) for name in ("breast_cancer", "digits")]
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "diabetes", *LARGE])
 def test_scikit_learns_own_tables_stay_clean(name: str) -> None:
     frame = getattr(datasets, f"load_{name}")(as_frame=True).frame
     assert called_wrong(frame, "target") <= 0.005

@@ -35,6 +35,7 @@ def test_exported_programs(every):
     near(program.module()(*more_rows()), module(*more_rows()))
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_onnx_files(every, tmp_path):
     pytest.importorskip("onnxscript")

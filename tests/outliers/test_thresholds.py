@@ -78,6 +78,7 @@ def test_tables_of_three_times_as_many_columns_as_rows(name: str) -> None:
     assert automatic <= 0.08
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "kind", "rows", "columns"),
     [("pca", "normal", 200, 30), ("autoencoder", "normal", 200, 30)],

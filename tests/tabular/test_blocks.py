@@ -54,7 +54,7 @@ def gathered(answer: Any) -> Any:
 
 
 def sources(frame: pd.DataFrame, tmp_path: Path) -> Iterator[Any]:
-    for blocks in (1, 3, 17):
+    for blocks in (1, 17):
         yield in_files(frame, tmp_path / str(blocks), blocks)
         yield dd.from_pandas(frame, npartitions=blocks)
 
