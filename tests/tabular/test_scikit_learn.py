@@ -34,8 +34,8 @@ def expected(estimator: BaseEstimator) -> dict[str, str]:
 @pytest.mark.parametrize(
     "estimator",
     [
-        NetworkRegressor(hidden=(16,), **QUICK),
-        NetworkClassifier(hidden=(16,), **QUICK),
+        pytest.param(NetworkRegressor(hidden=(16,), **QUICK), marks=pytest.mark.heavy),
+        pytest.param(NetworkClassifier(hidden=(16,), **QUICK), marks=pytest.mark.heavy),
         LikelihoodRegressor(cv=2, random_state=0),
         LikelihoodClassifier(cv=2, random_state=0),
     ],
