@@ -55,7 +55,7 @@ def audit_logits(
     h = None if features is None else _matrix(features, "features", f"({n}, width)", n)
     y = y.astype(np.int64)
     progress("judging labels", 0.0)
-    verdict = judge_labels(z, y, h, seed)
+    verdict = judge_labels(z, y, z if h is None else h, seed)
     progress("looking for odd rows", 0.0)
     columns = _directions(z if h is None else h)
     twins = find_twins(columns, None)

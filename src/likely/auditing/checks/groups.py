@@ -14,7 +14,7 @@ from likely._page import Table
 from likely._typing import Array, Mask, Places
 from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import Columns, as_numbers
-from likely.auditing.results.finding import Finding, are_years, number
+from likely.auditing.results.finding import Finding, number
 from likely.auditing.sample import Sample
 
 MAX_ROWS = 50_000
@@ -44,14 +44,13 @@ class Split(NamedTuple):
     """A column of the tree's table: a number, or whether a column has a level, or no value."""
 
     column: str
-    year: bool = False
     level: str | None = None
 
     def words(self, low: float, high: float) -> str:
         """The condition that the value is above ``low`` and not above ``high``."""
         if self.level is not None:
             return f"{self.column} {'≠' if low == -np.inf else '='} {self.level}"
-        from_, to = (number(end, year=self.year) for end in (low, high))
+        from_, to = number(low), number(high)
         if high == np.inf:
             return f"{self.column} > {from_}"
         return f"{self.column} ≤ {to}" if low == -np.inf else f"{from_} < {self.column} ≤ {to}"
@@ -122,7 +121,7 @@ def _splits(columns: Columns, leave_out: set[str], rows: Places) -> Iterator[tup
         if missing.any():
             yield Split(name, level="missing"), missing
         if levels is None and not missing.all():
-            yield Split(name, are_years(values)), np.where(missing, np.nanmedian(values), values)
+            yield Split(name), np.where(missing, np.nanmedian(values), values)
 
 
 def worst_groups(X: Array, splits: Sequence[Split], loss: Array, share: float = 1.0) -> list[Group]:

@@ -11,7 +11,7 @@ from scipy.stats import skew
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
 from likely.auditing.columns.kinds import Columns, Kind, ranked
-from likely.auditing.results.finding import Finding, are_years, number
+from likely.auditing.results.finding import Finding, number
 
 _SHOWN = 60  # columns that the table of the page lists
 _RARE = 0.1  # of an equal share: a class as rare as that is named
@@ -77,8 +77,7 @@ def _held(present: pd.Series[Any], kind: str) -> str:
     if not len(present):
         return ""
     if kind in ("number", "identifier") and pd.api.types.is_numeric_dtype(present.dtype):
-        years = are_years(present.to_numpy(np.float64))
-        low, middle, high = (number(quantile, year=years) for quantile in present.quantile([0.0, 0.5, 1.0]))
+        low, middle, high = map(number, present.quantile([0.0, 0.5, 1.0]))
         return f"{low} to {high}, median {middle}"
     if kind == "date":
         return " to ".join(str(np.datetime64(round(day), "D")) for day in (present.min(), present.max()))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from likely._typing import Array, Places
 from likely.auditing.columns.kinds import MODELLED, ColumnReader, Columns, as_numbers
 from likely.auditing.columns.scale import AsinhScale
-from likely.auditing.results.finding import are_years, number
+from likely.auditing.results.finding import number
 
 Wide = NDArray[np.float32]  # a row per column of the table: values of one column lie side by side
 _NEAREST = 30  # rows like a row
@@ -37,10 +37,9 @@ class Usual(NamedTuple):
     low: float
     high: float
     date: bool = False
-    year: bool = False
 
     def __str__(self) -> str:
-        low, high = (written(end, self.date, self.year) for end in (self.low, self.high))
+        low, high = (written(end, self.date) for end in (self.low, self.high))
         between = " to " if self.low < 0 or self.date else "–"
         return low if low == high else f"{low}{between}{high}"
 
@@ -97,7 +96,6 @@ class Neighbours:
     sample: Places
     known: Wide  # the sample, in these units
     weights: Wide  # (column looked at, column that says how alike rows are)
-    years: frozenset[str] = frozenset()  # columns of numbers that are years
 
     @classmethod
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
@@ -121,9 +119,7 @@ class Neighbours:
         weights = related(some, [unit is None for unit in units]) + _LEAST
         np.fill_diagonal(weights, 0.0)
         dates = {name for name in names if columns.kinds[name] == "date"}
-        pairs = zip(names, values, strict=True)
-        years = frozenset(name for name, column in pairs if name not in levels and are_years(column[sample]))
-        return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32), years)
+        return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32))
 
     def of_rows(self, typed: pd.DataFrame) -> Self:
         """Other rows in the units of this table; levels that it lacks come after all others."""
@@ -196,7 +192,7 @@ class Neighbours:
         values, name = np.sort(self.values[j][alike]), self.names[j]
         if name not in self.levels:
             end = round(0.1 * (len(values) - 1))
-            return Usual(float(values[end]), float(values[-1 - end]), name in self.dates, name in self.years)
+            return Usual(float(values[end]), float(values[-1 - end]), name in self.dates)
         codes, counts = np.unique(values, return_counts=True)
         return Level(self.levels[name][int(codes[counts.argmax()])], float(counts.max() / len(values)))
 
@@ -218,7 +214,7 @@ class Neighbours:
         if column in self.levels:
             level = self.levels[column][int(value)]
             return level if level == level.strip() else repr(level)  # a space at an end would not be seen
-        return written(value, column in self.dates, column in self.years)
+        return written(value, column in self.dates)
 
 
 def related(points: Wide, words: Sequence[bool]) -> Array:
@@ -241,8 +237,8 @@ def related(points: Wide, words: Sequence[bool]) -> Array:
     return np.clip(share - 2 * _BINS / len(table), 0, 1)
 
 
-def written(value: float, date: bool = False, year: bool = False) -> str:
-    """A number, a day or a year, for people."""
+def written(value: float, date: bool = False) -> str:
+    """A number or a day, for people."""
     if not date or np.isnan(value):
-        return number(value, year=year)
+        return number(value)
     return str(np.datetime64(int(np.floor(value)), "D"))

@@ -20,7 +20,6 @@ from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import Identity, held
 from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
 from likely.auditing.results.finding import Explained, Finding, Reason, Suspect, worst_first
-from likely.auditing.results.spread import Weighted, spread_of
 from likely.outliers import ScatterDetector
 from likely.outliers.threshold import false_alarms
 
@@ -37,6 +36,8 @@ _BROKEN = 0.8  # the certainty from which a row is said to break the pattern
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
 _PART = 0.2  # of the surprise of its rarest value may be left in a row that one change is said to mend
 _REASONS = 5
+_KEPT = 1_000_000  # scores that stand for those of all rows
+_HIGHEST = 100_000  # scores that are kept as they are, of more
 _OUT = 2.0  # usual deviations: a value nearer than that is not far out
 _OFF = 0.1  # of the range of other values: a value further out than that stands for something, and is no number
 Scores = dict[str, Array]
@@ -120,8 +121,7 @@ class OddRows:
     def certainty(self, of_all: Any = None) -> Certainty:
         """How surely rows are odd, by the scores of all rows, or else by those of the sample."""
         scores = self.scores if of_all is None else of_all
-        nats = spread_of(scores["nats"]) if "nats" in self.scores else None
-        return Certainty.of(nats, spread_of(scores["row_scale"]))
+        return Certainty.of(scores["nats"] if "nats" in self.scores else None, scores["row_scale"])
 
     def tell(
         self,
@@ -165,19 +165,21 @@ class Certainty:
     scale: tuple[Array, Array]
 
     @classmethod
-    def of(cls, nats: Weighted | None, scale: Weighted) -> Self:
-        """From values of all rows and the number of rows that each stands for."""
-        logs = np.log(scale.values)
-        by_scale, alarms = np.argsort(logs), false_alarms(logs, scale.weights)
+    def of(cls, nats: Array | None, scale: Array) -> Self:
+        """From the scores of all rows."""
+        values, weights = spread_of(scale)
+        logs = np.log(values)
+        by_scale, alarms = np.argsort(logs), false_alarms(logs, weights)
         of_scale = logs[by_scale], alarms[by_scale]
         if nats is None:
             return cls(None, of_scale)
-        order = np.argsort(-nats.values)
-        weights = np.ones(len(order)) if nats.weights is None else nats.weights[order]
+        values, weights = spread_of(nats)
+        order = np.argsort(-values)
+        values, weights = values[order], np.ones(len(order)) if weights is None else weights[order]
         # The share of false alarms among rows that are at least as rare (Benjamini and Hochberg, 1995).
-        expected = np.exp(-nats.values[order]) * weights.sum() / np.cumsum(weights)
+        expected = np.exp(-values) * weights.sum() / np.cumsum(weights)
         rare = np.minimum(np.minimum.accumulate(expected[::-1]), 1.0)
-        return cls((nats.values[order][::-1], rare), of_scale)
+        return cls((values[::-1], rare), of_scale)
 
     def __call__(self, scores: Mapping[str, Any]) -> tuple[Array, Array]:
         """How surely rows break the pattern, and how surely they are odd."""
@@ -195,6 +197,25 @@ class Certainty:
             broken = np.where(chance <= SLIPPED, np.maximum(broken, 1 - chance), broken)
         # Far out, but in line with the others: less surely a problem than what breaks the pattern.
         return broken, np.where(broken >= 1 - _FALSE, broken, np.maximum(broken, far - _IN_LINE))
+
+
+def spread_of(values: Array) -> tuple[Array, Array | None]:
+    """Scores of all rows, and of how many rows each is: of very many the highest, and every so many-th of the others.
+
+    >>> values, weights = spread_of(np.arange(3_000_000) % 7)
+    >>> round(float(weights.sum())) == 3_000_000, float(values.max())
+    (True, 6.0)
+    """
+    n, stride, values = len(values), max(1, len(values) // _KEPT), np.asarray(values, np.float64)
+    if stride == 1:
+        return values, None
+    highest = np.partition(values, -_HIGHEST)[-_HIGHEST:]
+    others = values[::stride]
+    others = others[others < highest.min()]
+    if not len(others):  # all others equal the lowest of the highest
+        others = highest.min(keepdims=True)
+    weights = np.full(len(others), (n - _HIGHEST) / len(others))
+    return np.append(highest, others), np.append(np.ones(_HIGHEST), weights)
 
 
 class _RareValues(NamedTuple):

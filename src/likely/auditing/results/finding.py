@@ -41,6 +41,7 @@ KINDS: dict[str, Chip | None] = {
     "calibration": None,
 }
 _FARTHEST = 50.0  # deviations: further off is not worse
+_THOUSANDS = 10_000  # from which thousands are written apart
 _ODD = 0.3  # of odd rows are taken to be wrong
 EXPLAINED = 500  # suspicious rows of a finding that get reasons, where these take time; the CSV has all
 
@@ -236,29 +237,19 @@ def _entry(members: list[Suspect]) -> Entry:
     )
 
 
-def number(value: float, *, year: bool = False) -> str:
-    """A number for people: four digits that matter, thousands apart unless it is a year.
+def number(value: float) -> str:
+    """A number for people: four digits that matter, thousands apart from 10,000 on, so that years are written as such.
 
-    >>> number(1234567.8), number(0.000123456), number(3.0), number(2008.0, year=True), number(float("nan"))
+    >>> number(1234567.8), number(0.000123456), number(3.0), number(2008.0), number(float("nan"))
     ('1,234,568', '0.0001235', '3', '2008', 'missing')
     """
     if np.isnan(value):
         return "missing"
     if value == 0 or 1e-4 <= abs(value) < 1e9:
         digits = max(0, 3 - int(np.floor(np.log10(abs(value))))) if value else 0
-        shown = f"{value:.{digits}f}" if year else f"{value:,.{digits}f}"
+        shown = f"{value:.{digits}f}" if abs(value) < _THOUSANDS else f"{value:,.{digits}f}"
         return shown.rstrip("0").rstrip(".") if "." in shown else shown
     return f"{value:.4g}"
-
-
-def are_years(values: NDArray[np.floating]) -> bool:
-    """Whether all numbers of a column may be years.
-
-    >>> are_years(np.array([1999.0, 2008.5, np.nan])), are_years(np.array([1999.0, 12.0]))
-    (True, False)
-    """
-    seen = values[~np.isnan(values)]
-    return bool(len(seen) and seen.min() >= 1700 and seen.max() < 2100)
 
 
 def percent(share: float, error: float) -> str:

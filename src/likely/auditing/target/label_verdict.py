@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from likely.auditing.target.held_out import (
     predictable_labels,
     scaled_likelihoods,
 )
-from likely.calibration import FeatureTemperature, LinearTemperature
+from likely.calibration import FeatureTemperature
 
 LEAST = 0.01  # the share of wrong labels that is assumed where the data do not speak for more
 MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict
@@ -48,7 +47,6 @@ class LabelVerdict:
     share: float
     predictable: Predictable
     too_many: bool
-    cool: Callable[[NDArray[np.floating]], Array]  # temperatures of further logits
 
     @property
     def judged(self) -> bool:
@@ -77,8 +75,8 @@ class LabelVerdict:
         return _given(np.exp(self.log_p[rows]), self.share, self.log_p.shape[1])
 
     def judge(self, logits: NDArray[np.floating], y: Places) -> LabelVerdict:
-        """The verdict on the labels of further rows."""
-        temperature = self.cool(logits)
+        """The verdict on the labels of further rows, at the temperature that all rows share."""
+        temperature = np.full(len(y), self.temperature[0])
         log_p = log_softmax(logits / temperature[:, None], axis=1)
         return self.judge_calibrated(log_p if self.judged else np.tile(self.log_p[0], (len(y), 1)), temperature, y)
 
@@ -110,8 +108,8 @@ def judge_labels(
     :math:`q = \mathrm{softmax}(z / T)`; else it is one of the other classes. A common T and ε are fitted first,
     jointly, for a temperature alone would take wrong labels for uncertainty and hide them; but where it explains the
     labels as well (to two standard errors), ε is zero: honest labels that are hard to predict leave no excess of
-    surprises. Then each row gets a temperature of its own, linear in the features (or the logits), fitted to other
-    rows, each weighing as much as its label is likely to be right, where that beats the common one by two standard
+    surprises. Where there are features, each row gets a temperature of its own, linear in these, fitted to other
+    rows, each weighing as much as its label is likely to be right, if that beats the common one by two standard
     errors of the NLL. Rows rank by :math:`-\log q_y`.
 
     A plateau of 70% right labels is also one of labels that are hard to predict. So P(wrong) stays at a half or below
@@ -134,40 +132,32 @@ def judge_labels(
     if not predictable.labels:
         shares = np.log((np.bincount(y, minlength=classes) + 0.5) / (n + 0.5 * classes))
         log_p = np.tile(shares, (n, 1))
-        unknown = np.full(n, np.nan)
-        return LabelVerdict(y, log_p, np.ones(n), unknown, 0.0, predictable, False, lambda rows: np.ones(len(rows)))
+        return LabelVerdict(y, log_p, np.ones(n), np.full(n, np.nan), 0.0, predictable, False)
     common, share = _common(z, y, seed)
-    log_p = log_softmax(z.astype(np.float64) / common, axis=1)
-    right = 1 - _posterior(np.exp(at_labels(log_p, y)), share, classes)
-    temperature, cool = _temperatures(z, y, features, right, seed)
-    calibrated = log_softmax(z.astype(np.float64) / temperature[:, None], axis=1)
-    if beats(right * at_labels(calibrated - log_p, y)):
-        log_p = calibrated
-    else:
-        temperature, cool = np.full(n, common), lambda rows: np.full(len(rows), common)
+    temperature, log_p = np.full(n, common), log_softmax(z.astype(np.float64) / common, axis=1)
+    if features is not None:
+        right = 1 - _posterior(np.exp(at_labels(log_p, y)), share, classes)
+        own = _temperatures(z, y, features, right, seed)
+        calibrated = log_softmax(z.astype(np.float64) / own[:, None], axis=1)
+        if beats(right * at_labels(calibrated - log_p, y)):
+            temperature, log_p = own, calibrated
     q = np.exp(at_labels(log_p, y))
     for _ in range(_STEPS):
         share = float(_posterior(q, share, classes).mean())
     differ = float((log_p.argmax(1) != y).mean())
     too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
-    verdict = LabelVerdict(y, log_p, temperature, np.full(n, np.nan), share, predictable, too_many, cool)
+    verdict = LabelVerdict(y, log_p, temperature, np.full(n, np.nan), share, predictable, too_many)
     return verdict.judge_calibrated(log_p, temperature, y)
 
 
-def _temperatures(
-    z: NDArray[np.floating], y: Places, features: NDArray[np.floating] | None, right: Array, seed: int
-) -> tuple[Array, Callable[[NDArray[np.floating]], Array]]:
-    """A temperature per row, linear in the features or the logits, fitted to other rows as their labels are right."""
-    # Calibrators multiply features and logits of one type only.
-    read = None if features is None else np.asarray(features, dtype=z.dtype)
+def _temperatures(z: NDArray[np.floating], y: Places, features: NDArray[np.floating], right: Array, seed: int) -> Array:
+    """A temperature per row, linear in the features, fitted to other rows as their labels are right."""
+    features = np.asarray(features, dtype=z.dtype)  # calibrators multiply features and logits of one type only
     temperature = np.empty(len(y))
-    calibrator: Any = None
     for fit, rows in fold_out(len(y), seed + 1):
-        calibrator = LinearTemperature() if read is None else FeatureTemperature()
-        extra, new = (None, None) if read is None else (read[fit], read[rows])
-        calibrator.fit(z[fit], y[fit], extra, sample_weight=right[fit] + 1e-3)
-        temperature[rows] = calibrator.temperature(z[rows], new)
-    return temperature, calibrator.temperature
+        calibrator = FeatureTemperature().fit(z[fit], y[fit], features[fit], sample_weight=right[fit] + 1e-3)
+        temperature[rows] = calibrator.temperature(z[rows], features[rows])
+    return temperature
 
 
 def _common(z: NDArray[np.floating], y: Places, seed: int) -> tuple[float, float]:

@@ -156,8 +156,6 @@ def _explained_label(verdict: LabelVerdict, classes: Sequence[str], row: int, *,
     likeliest = [c for c in np.argsort(-p)[:3].tolist() if p[c] > 0.005 and c != given]
     reasons = [Reason("given", classes[given], _percent(p[given]), float(p[given]))]
     reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
-    hard = verdict.temperature[row] / float(np.median(verdict.temperature))
-    reasons.append(Reason("temperature", f"{hard:.2f} × the median", "noise of similar rows"))
     # If the label is wrong, it is one of the others, in proportion to their probabilities.
     sure = float(verdict.wrong[row] * p[guess] / max(1 - p[given], 1e-12))
     return Explained(
