@@ -45,18 +45,18 @@ def _is_text(sign: str) -> bool:
     return sign.isprintable() or sign in _JOINERS or unicodedata.category(sign) == "Zs"
 
 
-class OneLineErrors:
-    """Mixin of commands and groups of commands that report every error in one line."""
+class Commands(TyperGroup):
+    """The group of all commands, which reports every error in one line."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Parse the command line; ``--help`` and ``--version`` print here."""
         with _in_one_line():
-            return super().make_context(*args, **options)  # type: ignore[misc]
+            return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         with _in_one_line():
-            result = super().invoke(ctx)  # type: ignore[misc]
+            result = super().invoke(ctx)
             sys.stdout.flush()  # an error here can still be reported; at the end of the process it cannot
             return result
 
@@ -68,23 +68,16 @@ def _in_one_line() -> Iterator[None]:
         yield
     except (_USAGE, typer.Exit, typer.Abort):
         raise
-    except SystemExit as ended:
-        if not isinstance(ended.__context__, BrokenPipeError):  # which rich turns into exit code 1
+    except (Exception, SystemExit) as error:
+        # rich turns a broken pipe into exit code 1
+        cause = error.__context__ if isinstance(error, SystemExit) else error
+        if not isinstance(cause, Exception) or os.environ.get(TRACEBACK):
             raise
-        _print(ended.__context__)
-        raise typer.Exit(2) from None
-    except Exception as error:
-        if os.environ.get(TRACEBACK):
-            raise
-        if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC):
+        if isinstance(cause, OSError) and cause.filename is None and cause.errno in (errno.EPIPE, errno.ENOSPC):
             _abandon_output()
-        _print(error)
+        with suppress(OSError, ValueError):
+            typer.echo(f"likely: {error_line(cause)}", err=True)
         raise typer.Exit(2) from None
-
-
-def _print(error: BaseException) -> None:
-    with suppress(OSError, ValueError):
-        typer.echo(f"likely: {error_line(error)}", err=True)
 
 
 def error_line(error: BaseException) -> str:
@@ -120,7 +113,3 @@ def option(text: str, metavar: str, panel: str | None = None, **more: Any) -> An
 def seed_option(panel: str) -> Any:
     """The option of every command that draws random numbers."""
     return option("Random seed.", "NUMBER", panel, min=0, max=2**32 - 1)
-
-
-class Commands(OneLineErrors, TyperGroup):
-    """The group of all commands."""
