@@ -72,10 +72,11 @@ def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
 
 def mixed(numbers: Keys) -> Keys:
     """Return splitmix64 of each number: similar numbers become very different ones."""
-    z = numbers + 0x9E3779B97F4A7C15
+    z: Any = numbers + 0x9E3779B97F4A7C15
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB
-    return z ^ (z >> 31)
+    keys: Keys = z ^ (z >> 31)
+    return keys
 
 
 def _keys_of(table: Rows, rounded: bool) -> Keys:
@@ -90,7 +91,7 @@ def _unit(largest: float) -> float:
 
 def _sums(table: NDArray[Any], rounded: bool = False) -> Keys:
     """Return keys of rows of numbers up to one, in single precision, so that copies in either precision agree."""
-    bits = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
+    bits: Any = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
     if rounded:  # to the nearest of those whose last eight bits are zero
         bits = (bits + 0x80) & 0xFFFFFF00
     return mixed(bits.astype(np.uint64)).sum(1, dtype=np.uint64)

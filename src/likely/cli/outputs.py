@@ -236,10 +236,8 @@ def one_or_several(named: list[str] | None) -> tuple[Any, list[str]]:
     if not named:
         return None, []
     data = named[0] if len(named) == 1 else named
-    if is_one_file(data):
-        return Path(named[0]), named
-    source = source_of(data)
-    return data, [] if source is None else list(source.paths)
+    source = several_files(data)
+    return (Path(named[0]), named) if source is None else (data, list(source.paths))
 
 
 def several_files(data: Any) -> Source | None:
