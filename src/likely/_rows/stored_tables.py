@@ -402,13 +402,14 @@ def _schema(dataset: Any) -> Any:
     import pyarrow as pa
 
     schema, (first, *others) = dataset.schema, dataset.get_fragments()
-    names = set(first.physical_schema.names)
+    names = first.physical_schema.names
     for fragment in others:
         with _naming(fragment.path):
             own = fragment.physical_schema
         try:
-            for name in sorted(names.symmetric_difference(own.names)):
-                raise ValueError(f"{name!r} is not there in {(fragment if name in names else first).path}")
+            for name in [*names, *own.names]:
+                if (name in names) != (name in own.names):
+                    raise ValueError(f"{name!r} is not there in {(fragment if name in names else first).path}")
             schema = pa.unify_schemas([schema, own], promote_options="permissive")
         except (TypeError, ValueError) as error:
             raise ValueError(f"{fragment.path} has other columns: {error}") from None
