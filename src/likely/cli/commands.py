@@ -45,18 +45,18 @@ def _is_text(sign: str) -> bool:
     return sign.isprintable() or sign in _JOINERS or unicodedata.category(sign) == "Zs"
 
 
-class Commands(TyperGroup):
-    """The group of all commands, which reports every error in one line."""
+class OneLineErrors:
+    """Mixin of commands and groups of commands that report every error in one line."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Parse the command line; ``--help`` and ``--version`` print here."""
         with _in_one_line():
-            return super().make_context(*args, **options)
+            return super().make_context(*args, **options)  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         with _in_one_line():
-            result = super().invoke(ctx)
+            result = super().invoke(ctx)  # type: ignore[misc]
             sys.stdout.flush()  # an error here can still be reported; at the end of the process it cannot
             return result
 
@@ -113,3 +113,7 @@ def option(text: str, metavar: str, panel: str | None = None, **more: Any) -> An
 def seed_option(panel: str) -> Any:
     """The option of every command that draws random numbers."""
     return option("Random seed.", "NUMBER", panel, min=0, max=2**32 - 1)
+
+
+class Commands(OneLineErrors, TyperGroup):
+    """The group of all commands."""
