@@ -327,7 +327,10 @@ def test_files_that_are_no_outputs(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--method", "magic"], "--method for classification must be one of auto, global"),
-        (["--method", "feature"], "FeatureTemperature needs features"),
+        (
+            ["--method", "feature"],
+            "FeatureTemperature needs features, the input of the network's last layer: name them by --features",
+        ),
         (["--cv", "1"], "--cv must be 0, or 2 or more"),
         (["--labels", "truth"], "has no 'truth' for --labels: it holds logits (60 × 3), labels (60)"),
         (["--mean", "logits", "--labels", "labels"], "--labels is for classifiers and --mean for regressors"),

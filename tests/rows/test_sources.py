@@ -320,10 +320,7 @@ def test_a_new_source_is_one_class():
             call, parts = self.bound(compute)
             return np.concatenate(list(self.run(call, parts)))
 
-        def parts_of(self, other):
-            return np.split(np.asarray(other), self.starts[1:])
-
     rows = np.random.default_rng(0).normal(size=(150, 3))
-    detector = ScatterDetector().fit(Chunks([rows[:100], rows[100:]]))
+    detector = ScatterDetector().fit(Chunks([rows[:100], rows[100:]]), sample_weight=np.ones(150))
     scores = detector.outlier_score(Chunks([rows[:60], rows[60:]]))
     np.testing.assert_allclose(scores, ScatterDetector().fit(rows).outlier_score(rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
@@ -29,6 +30,8 @@ def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 
 class Rows:
     """A table of any kind and float type, on any device or disk, read in blocks and in at least float32."""
 
+    computed: tuple[Callable[[Any, Tensor], Tensor], ...] = ()  # functions of rows, applied as these are read
+
     def __init__(self, array: Any) -> None:
         self.array = array
         self.shape: tuple[int, ...] = tuple(array.shape)
@@ -38,13 +41,16 @@ class Rows:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | Index) -> Tensor:
-        direct = isinstance(self.array, Tensor | np.ndarray)
-        part = self.array[rows] if direct else np.asarray(_safe_indexing(self.array, rows))
-        if not isinstance(part, Tensor):
+        if isinstance(self.array, Tensor):
+            block = self.array[rows].detach()
+        else:
+            part = np.asarray(_safe_indexing(self.array, rows))
             # torch does not support read-only memory and warns: such a block is copied.
-            part = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
-        tensor = part.detach()
-        return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+            block = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
+        block = block.to(torch.promote_types(block.dtype, torch.float32))
+        for compute in self.computed:
+            block = compute(rows, block)
+        return block
 
     @property
     def width(self) -> int:
@@ -70,16 +76,10 @@ class Rows:
 
     def mapped(self, compute: Callable[[Any, Tensor], Tensor], width: int | None = None) -> Rows:
         """Return rows that are computed from these as they are read."""
-        return _MappedRows(self, compute, self.shape[1:] if width is None else (width,))
-
-
-class _MappedRows(Rows):
-    def __init__(self, rows: Rows, compute: Callable[[Any, Tensor], Tensor], tail: tuple[int, ...]) -> None:
-        self.rows, self.compute = rows, compute
-        self.shape, self.device = (len(rows), *tail), rows.device
-
-    def __getitem__(self, rows: slice | Index) -> Tensor:
-        return self.compute(rows, self.rows[rows])
+        mapped = copy.copy(self)
+        mapped.computed = (*self.computed, compute)
+        mapped.shape = self.shape if width is None else (len(self), width)
+        return mapped
 
 
 def _into(left: Any, right: Any) -> Any:
@@ -107,15 +107,11 @@ def moments(features: Rows, weight: Array) -> tuple[Array, Array]:
     # In units of a power of two, which is exact: squares of very large numbers would overflow.
     unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
 
-    def mean_of(rows: Any) -> Array:
-        return np.asarray((np.asarray(weight[rows]) @ (numbers(rows) / unit)) / total)
+    def average(part: Callable[[Array], Array]) -> Array:
+        return features.total(lambda rows: np.asarray(weight[rows]) @ part(numbers(rows) / unit) / total)
 
-    mean = features.total(mean_of)
+    mean = average(lambda x: x)
     mean = np.where(low == high, low / unit, mean)  # exact, so that a constant less its mean is zero
-
-    def square_of(rows: Any) -> Array:
-        return np.asarray((np.asarray(weight[rows]) @ (numbers(rows) / unit - mean) ** 2) / total)
-
-    square = features.total(square_of)
+    square = average(lambda x: (x - mean) ** 2)
     mean, deviation = mean * unit, np.sqrt(square) * unit
     return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)

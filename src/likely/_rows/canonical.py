@@ -80,12 +80,9 @@ def canonical(X: Any, y: Array, weight: Array | None) -> Table:
 
 def column_units(X: Any) -> Array:
     """Return the power of two below the largest number of each column whose squares would exceed float64, else 1."""
-    columns = X.shape[1]
     if sparse.issparse(X):
-        peak = np.asarray(abs(X).max(axis=0).todense()).reshape(columns) if X.nnz else np.zeros(columns)
-    else:
-        peak = np.maximum(X.max(axis=0), -X.min(axis=0))
-    return units_of(peak)
+        return units_of(abs(X).max(axis=0).toarray().ravel())
+    return units_of(np.maximum(X.max(axis=0), -X.min(axis=0)))
 
 
 def units_of(peak: Array) -> Array:

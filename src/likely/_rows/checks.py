@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -115,7 +114,7 @@ class RowCounts:
                 "so only its ratios are used, scaled to a mean of one: pass sample_weight * n / sample_weight.sum(), "
                 "n being the number of rows with a positive weight, to say the same without this warning",
                 UserWarning,
-                stacklevel=_outside(),
+                stacklevel=3,
             )
         return self
 
@@ -133,14 +132,6 @@ def counts_of(source: Source) -> RowCounts:
 
 def _of_block(block: Any, *arguments: Any) -> RowCounts:
     return RowCounts.of(block_weight(arguments[-1], block))
-
-
-def _outside() -> int:
-    """Return the stack level, seen from the caller, of the first frame outside this package and scikit-learn."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("likely", "sklearn"):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def all_or_nothing(fit: Callable[Concatenate[Fitted, P], Result]) -> Callable[Concatenate[Fitted, P], Result]:

@@ -49,14 +49,11 @@ def as_numbers(column: Any) -> Array:
 def as_codes(column: Any, codes: dict[Any, int]) -> Array:
     """Return the code of each row's level, NaN where it is missing; the number of codes for an unknown level."""
     values = np.asarray(column, dtype=object).tolist()
-    return np.fromiter(map(_Codes(codes).__getitem__, values), np.float64, len(values))
-
-
-class _Codes(dict[Any, float]):
-    """Codes of levels: a million known levels are looked up without a line of Python."""
-
-    def __missing__(self, value: Any) -> float:
-        return np.nan if _missing(value) else len(self)
+    found = np.array(list(map(codes.get, values)), dtype=np.float64)  # NaN for None
+    for row in np.flatnonzero(np.isnan(found)):
+        if not _missing(values[row]):
+            found[row] = len(codes)
+    return found
 
 
 def are_dates(column: Any) -> bool:

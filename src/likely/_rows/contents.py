@@ -57,31 +57,31 @@ def frame_keys(frame: Any) -> Keys:
 def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
     """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too."""
     draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
-    factors = draw * np.uint64(2) + np.uint64(1)
+    factors = 2 * draw + 1
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
     for rows in row_blocks(*table.shape):
-        bits = _bits(table[rows])
+        numbers = np.ascontiguousarray(table[rows], dtype=np.float64) + 0.0
+        bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)  # one zero and one NaN
         for shift, factor in ((32, 0x9E3779B97F4A7C15), (29, 0xBF58476D1CE4E5B9)):
-            bits ^= bits >> np.uint64(shift)
+            bits ^= bits >> shift
             bits *= np.uint64(factor)
-        bits ^= bits >> np.uint64(32)
+        bits ^= bits >> 32
         exact[rows], symmetric[rows] = bits @ factors, bits.sum(1, dtype=np.uint64)
     return exact, symmetric
 
 
 def mixed(numbers: Keys) -> Keys:
     """Return splitmix64 of each number: similar numbers become very different ones."""
-    z = numbers + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    z: Any = numbers + 0x9E3779B97F4A7C15
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+    keys: Keys = z ^ (z >> 31)
+    return keys
 
 
 def _keys_of(table: Rows, rounded: bool) -> Keys:
-    largest = 0.0
-    for _, block in table.read():
-        largest = max(largest, float(block.masked_fill(~block.isfinite(), 0).abs().max()) if block.numel() else 0.0)
-    unit = _unit(largest)
+    sizes = (block.nan_to_num(0.0, 0.0, 0.0).abs().max() for _, block in table.read() if block.numel())
+    unit = _unit(float(max(sizes, default=0.0)))
     return np.concatenate([_sums((block.double() * unit).cpu().numpy(), rounded) for _, block in table.read()])
 
 
@@ -91,16 +91,10 @@ def _unit(largest: float) -> float:
 
 def _sums(table: NDArray[Any], rounded: bool = False) -> Keys:
     """Return keys of rows of numbers up to one, in single precision, so that copies in either precision agree."""
-    bits = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
+    bits: Any = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
     if rounded:  # to the nearest of those whose last eight bits are zero
-        bits = (bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)
+        bits = (bits + 0x80) & 0xFFFFFF00
     return mixed(bits.astype(np.uint64)).sum(1, dtype=np.uint64)
-
-
-def _bits(table: NDArray[Any]) -> Keys:
-    """Return the bits of doubles, with one zero and one NaN."""
-    numbers = np.ascontiguousarray(table, dtype=np.float64) + 0.0
-    return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
 
 
 def _digest(row: Any) -> int:
@@ -134,7 +128,7 @@ def _places(keys: Keys, kinds_needed: int, cv: int, ties: NDArray[Any]) -> Index
     kinds, kind = np.unique(keys, return_inverse=True)
     if len(kinds) >= MIN_HASHED_ROWS * cv:
         # By the key itself, so that a change of one row does not move others; folds are not exactly equal in size.
-        return (keys >> np.uint64(2)).astype(np.intp)
+        return (keys >> 2).astype(np.intp)
     if len(kinds) >= kinds_needed:
         return kind.reshape(-1)
     place = np.empty(len(keys), dtype=np.intp)

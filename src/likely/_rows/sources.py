@@ -144,10 +144,9 @@ def _separated(result: Any, count: int, width: int | None) -> Any:
     """Return the arrays that a method returns, whose columns were put side by side."""
     if count == 1:
         return result
-    columns = [place if width is None else slice(place * width, (place + 1) * width) for place in range(count)]
-    if hasattr(result, "columns"):
-        return tuple(result[place] if width is None else result[list(result.columns[place])] for place in columns)
-    return tuple(result[:, place] for place in columns)
+    places = [place if width is None else slice(place * width, (place + 1) * width) for place in range(count)]
+    columns = result.iloc if hasattr(result, "iloc") else result
+    return tuple(columns[:, place] for place in places)
 
 
 class Spooled(NamedTuple):

@@ -46,9 +46,12 @@ class Source(ABC):
     def map_rows(self, compute: Callable[..., Any], none: NDArray[Any]) -> Any:
         """Return the results of ``compute`` for all rows, in the table's own kind; ``none`` is that for no rows."""
 
-    @abstractmethod
     def parts_of(self, other: Any) -> Sequence[Any]:
         """Return the rows of another table or array that belong to each block."""
+        if len(other) != len(self):
+            raise ValueError(f"the table has {len(self):,} rows, and what belongs to it has {len(other):,}")
+        ends = zip(self.starts, self.sizes, strict=True)
+        return [_safe_indexing(other, slice(start, start + size)) for start, size in ends]
 
     def with_columns(self, other: Any, argument: str = "columns") -> Source:
         """Return a source whose blocks have one further argument: columns by name, or rows of another table."""
@@ -142,9 +145,8 @@ def drawn(start: int, rows: int, stride: int) -> NDArray[np.int64]:
     (array([ 0,  5,  6, 11]), array([ 5,  6, 11]))
     """
     group = np.arange(start // stride, -(-(start + rows) // stride), dtype=np.uint64)
-    mixed = (group + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: wraps around
-    place = (mixed >> np.uint64(32)) % np.uint64(stride)
-    rows_drawn = (group * np.uint64(stride) + place).astype(np.int64) - start
+    place = ((group + 1) * 0x9E3779B97F4A7C15 >> 32) % stride  # Fibonacci hashing: wraps around
+    rows_drawn = (group * stride + place).astype(np.int64) - start
     return rows_drawn[(rows_drawn >= 0) & (rows_drawn < rows)]
 
 
@@ -154,14 +156,6 @@ def _joined(parts: Sequence[Any]) -> Any:
 
         return pd.concat(parts, ignore_index=True)
     return np.concatenate(parts)
-
-
-def _cut(array: Any, source: Source) -> list[Any]:
-    """Split an array into the rows of each block."""
-    if len(array) != len(source):
-        raise ValueError(f"the table has {len(source):,} rows, and what belongs to it has {len(array):,}")
-    ends = zip(source.starts, source.sizes, strict=True)
-    return [_safe_indexing(array, slice(start, start + size)) for start, size in ends]
 
 
 def is_dask(X: Any) -> bool:
@@ -181,7 +175,7 @@ class Dask(Source):
     def parts_of(self, other: Any) -> Sequence[Any]:
         """See :meth:`Source.parts_of`."""
         if not is_dask(other):
-            return _cut(other, self)
+            return super().parts_of(other)
         ours, theirs = (getattr(table, "chunks", [()])[0] for table in (self.collection, other))
         if ours and theirs and sum(ours) == sum(theirs):  # unknown sizes, NaN, are equal to nothing
             other = other.rechunk({0: ours})
@@ -260,9 +254,13 @@ def is_one_file(data: Any) -> bool:
     return "://" not in path and not os.path.isdir(path) and (os.path.exists(path) or not glob.has_magic(path))
 
 
+def _kind(path: str) -> str | None:
+    return ENDINGS.get(Path(path).suffix.lower())
+
+
 def names_files(text: str) -> bool:
     """Whether a text can only be a path, glob or URL, and not the name of a column."""
-    is_path = "://" in text or os.sep in text or Path(text).suffix.lower() in ENDINGS
+    is_path = "://" in text or os.sep in text or _kind(text) is not None
     return is_path or os.path.isdir(text) or bool(glob.has_magic(text) and glob.glob(text))
 
 
@@ -303,7 +301,7 @@ class Files(Source):
     def parts_of(self, other: Any) -> Sequence[Any]:
         """See :meth:`Source.parts_of`."""
         # A column or two of other files: they fit in memory.
-        return _cut(Files(other).sample()[0].to_numpy() if is_files(other) else other, self)
+        return super().parts_of(Files(other).sample()[0].to_numpy() if is_files(other) else other)
 
     def run(self, call: Callable[..., T], parts: Sequence[Sequence[Any]]) -> Iterator[T]:
         """See :meth:`Source.run`."""
@@ -357,13 +355,12 @@ def _dataset(paths: list[Any]) -> Any:
         raise ImportError("tables in files are read by pyarrow: pip install 'likely[arrow,data]'") from None
     found = [_found(os.fspath(path)) for path in paths]
     files = [file for _, some in found for file in some]
-    unread = [file for file in files if Path(file).suffix.lower() not in ENDINGS]
-    if unread:
-        raise ValueError(f"{unread[0]} has no ending that is read by blocks: {', '.join(ENDINGS)}")
-    kinds = {ENDINGS[Path(file).suffix.lower()] for file in files}
+    kinds = {_kind(file): file for file in files}
+    if None in kinds:
+        raise ValueError(f"{kinds[None]} has no ending that is read by blocks: {', '.join(ENDINGS)}")
     if len(kinds) > 1:
-        raise ValueError(f"files of different kinds, {' and '.join(sorted(kinds))}: name those of one kind")
-    form: Any = kinds.pop()
+        raise ValueError(f"files of different kinds, {' and '.join(kinds.values())}: name those of one kind")
+    form: Any = _kind(files[0])
     if form == "csv":  # an empty cell is a gap, among texts too
         form = dataset.CsvFileFormat(convert_options=csv.ConvertOptions(strings_can_be_null=True))
     # Folders such as year=2024 are a column, as to pandas and Dask; those above the folder that is named are not.
@@ -390,8 +387,10 @@ def _found(path: str) -> tuple[Any, list[str]]:
     entries = [root] if system.exists(root) else sorted(system.glob(root))
     files: list[str] = []
     for entry in entries:
-        inside = {file for file in system.find(entry) if Path(file).suffix.lower() in ENDINGS and system.isfile(file)}
-        files += sorted(inside) if system.isdir(entry) else [entry]  # without pipes and devices
+        if system.isdir(entry):  # what is a file, not a pipe or a device
+            files += [file for file in system.find(entry) if _kind(file) and system.isfile(file)]
+        else:
+            files.append(entry)
     if not files:
         reason = f"holds no file that ends in {', '.join(ENDINGS)}" if entries else "does not exist"
         raise FileNotFoundError(f"{path} {reason}")
@@ -402,13 +401,15 @@ def _schema(dataset: Any) -> Any:
     """Return the types that suit all files: of whole numbers in one and others in the next, the latter."""
     import pyarrow as pa
 
-    schema, first = dataset.schema, next(dataset.get_fragments())
-    for fragment in dataset.get_fragments():
+    schema, (first, *others) = dataset.schema, dataset.get_fragments()
+    names = first.physical_schema.names
+    for fragment in others:
         with _naming(fragment.path):
-            own, known = fragment.physical_schema, first.physical_schema
+            own = fragment.physical_schema
         try:
-            for name in [one for one in [*known.names, *own.names] if (one in known.names) != (one in own.names)]:
-                raise ValueError(f"{name!r} is not there" + f" in {first.path}" * (name in own.names))
+            for name in [*names, *own.names]:
+                if (name in names) != (name in own.names):
+                    raise ValueError(f"{name!r} is not there in {(fragment if name in names else first).path}")
             schema = pa.unify_schemas([schema, own], promote_options="permissive")
         except (TypeError, ValueError) as error:
             raise ValueError(f"{fragment.path} has other columns: {error}") from None

@@ -91,15 +91,17 @@ class Design:
             active = np.flatnonzero(coef)
             some = coef[active]
             return max(float(self.yy + some @ (self.gram_of(active) @ some - 2 * self.xy[active])), 0.0)
-        shift = 0.0 if self.offset is None else self.offset @ coef
-        return self.squared(self.y - self.x @ coef + shift)
+        return self.squared(self._left(coef))
+
+    def _left(self, coef: Array) -> Array:
+        """Return what these weights leave of the target."""
+        return self.y - self.x @ coef + (0.0 if self.offset is None else self.offset @ coef)
 
     def pull(self, coef: Array) -> Array:
         """Return the products of the columns with the residuals of these weights."""
         if self.has_gram:
             return self.xy - self.gram @ coef
-        left = self.y - self.x @ coef + (0.0 if self.offset is None else self.offset @ coef)
-        left = left if self.weight is None else self.weight * left
+        left = self._left(coef) if self.weight is None else self.weight * self._left(coef)
         return self.x.T @ left - (0.0 if self.offset is None else self.offset * left.sum())
 
     def columns(self, active: Index) -> Array:
@@ -143,7 +145,7 @@ class Design:
     @cached_property
     def distinct(self) -> Distinct:
         """The design without columns that are multiples of others."""
-        return _distinct(self)
+        return Distinct.of(self)
 
     def restored(self, coef: Array) -> tuple[Array, float]:
         """Return the coefficients of the columns of X over their units, in the order of X, and the intercept."""
@@ -182,6 +184,25 @@ class Distinct:
     member: Index  # (columns of the larger design,): position in the smaller
     sign: Array
 
+    @classmethod
+    def of(cls, design: Design) -> Distinct:
+        """Find the columns of a design that are multiples of others."""
+        d, sizes = design.shape[1], np.abs(design.xy)
+        member, sign = np.arange(d), np.ones(d)
+        # Multiples have the same product with the target, up to the sign, so they are adjacent.
+        breaks = np.flatnonzero(np.abs(np.diff(sizes)) > 1e-9 * sizes[:1]) + 1
+        for group in np.split(np.arange(d), breaks):
+            if len(group) < 2:
+                continue
+            x = design.columns(group)
+            norms = np.sqrt(np.einsum("ij,ij->j", x, x))
+            cosine = (x.T @ x) / np.maximum(np.outer(norms, norms), 1e-300)
+            head = (np.abs(cosine) > 1 - 1e-12).argmax(1)
+            member[group] = group[head]
+            sign[group] = np.sign(cosine[np.arange(len(group)), head])
+        first, member = np.unique(member, return_inverse=True)
+        return cls(design, first, member, sign)
+
     @cached_property
     def design(self) -> Design:
         """The smaller design."""
@@ -211,23 +232,6 @@ class Distinct:
     def evened(self, coef: Array) -> Array:
         """Return the weights of the larger design with those of multiples made equal in size."""
         return self.shared(np.bincount(self.member, self.sign * coef, len(self.first)).astype(np.float64))
-
-
-def _distinct(design: Design) -> Distinct:
-    d, sizes = design.shape[1], np.abs(design.xy)
-    member, sign = np.arange(d), np.ones(d)
-    # Multiples have the same product with the target, up to the sign, so they are adjacent.
-    near = np.abs(np.diff(sizes)) <= 1e-9 * sizes[:1]
-    for start in np.flatnonzero(near & ~np.append(False, near[:-1])) if d > 1 else ():
-        stop = start + 1 + int(np.append(near[start:], False).argmin())
-        x = design.columns(np.arange(start, stop))
-        norms = np.sqrt(np.einsum("ij,ij->j", x, x))
-        cosine = (x.T @ x) / np.maximum(np.outer(norms, norms), 1e-300)
-        head = (np.abs(cosine) > 1 - 1e-12).argmax(1)
-        member[start:stop] = start + head
-        sign[start:stop] = np.sign(cosine[np.arange(stop - start), head])
-    first, member = np.unique(member, return_inverse=True)
-    return Distinct(design, first, member, sign)
 
 
 def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None) -> Design:
@@ -302,19 +306,8 @@ def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | No
     x = x[:, live]
     x.data /= np.repeat(deviation[live], np.diff(x.indptr))
     weight = None if (table.weight == 1).all() else table.weight
-    return Design(
-        x,
-        y - target,
-        total,
-        live,
-        mean,
-        deviation,
-        target,
-        table.units,
-        offset=mean[live] / deviation[live],
-        weight=weight,
-        spent=float(fit_intercept),
-    )
+    shared = x, y - target, total, live, mean, deviation, target, table.units
+    return Design(*shared, offset=mean[live] / deviation[live], weight=weight, spent=float(fit_intercept))
 
 
 def _usable(deviation: Array, mean: Array) -> tuple[Array, Index]:

@@ -82,16 +82,17 @@ def lasso_by_validation(design: Design, *, tol: float = 5e-2) -> LassoFit:
         if error < least:
             least, waited = error, 0
             best = LassoFit(coef, strength, residual / (n - k), n_iter, residual / (n - k))
-    if best.coef.any():  # the path is solved coarsely, the result precisely
-        coef, steps = _settled(design, best.strength, best.coef, 2e-2 * tol * best.noise * n / design.yy)
-        k = int(np.count_nonzero(coef))
-        noise = design.residual(coef) / max(n - k, 1.0)
-        # With as many columns as rows the best strength is the best by little, and the noise of others is as likely.
-        errors, noises = np.array(path).T
-        share = (least / errors) ** (0.5 * n)
-        forecast = _forecast(design, coef, k + math.sqrt(k))  # one standard deviation more than the count
-        best = LassoFit(coef, best.strength, noise, n_iter + steps, max(forecast, float(share @ noises / share.sum())))
-    return best
+    if not best.coef.any():
+        return best
+    # The path is solved coarsely, the result precisely.
+    coef, steps = _settled(design, best.strength, best.coef, 2e-2 * tol * best.noise * n / design.yy)
+    k = int(np.count_nonzero(coef))
+    noise = design.residual(coef) / max(n - k, 1.0)
+    # With as many columns as rows the best strength is the best by little, and the noise of others is as likely.
+    errors, noises = np.array(path).T
+    share = (least / errors) ** (0.5 * n)
+    forecast = _forecast(design, coef, k + math.sqrt(k))  # one standard deviation more than the count
+    return LassoFit(coef, best.strength, noise, n_iter + steps, max(forecast, float(share @ noises / share.sum())))
 
 
 def _forecast(design: Design, coef: Array, spent: float) -> float:
@@ -200,8 +201,10 @@ class Slab:
         # Log odds of the spike and of the two humps, less the log density of r₁ under the spike.
         fit = 0.5 * math.log(noise / spread) + 0.5 * gamma1 * r1**2
         spike = math.log1p(-self.share)
-        log_plus = math.log(max(self.share * self.positive, 1e-300)) + fit - 0.5 * (r1 - self.mean) ** 2 / spread
-        log_minus = math.log(max(self.share * (1 - self.positive), 1e-300)) + fit - 0.5 * (r1 + self.mean) ** 2 / spread
+        log_plus, log_minus = (
+            math.log(max(self.share * part, 1e-300)) + fit - 0.5 * (r1 - mean) ** 2 / spread
+            for part, mean in ((self.positive, self.mean), (1 - self.positive, -self.mean))
+        )
         top = np.maximum(np.maximum(log_plus, log_minus), spike)
         plus, minus = np.exp(log_plus - top), np.exp(log_minus - top)
         total = plus + minus + np.exp(spike - top)

@@ -11,6 +11,7 @@ from likely.calibration._isotonic import IsotonicScale, Recalibrated
 from likely.calibration._module import CalibratedModule
 from likely.calibration._row_scale import DeepScale, LinearScale
 from likely.calibration._saved import load, save
+from likely.calibration._saved import load_with_notes as load_with_notes
 from likely.calibration._saved import needs as needs
 from likely.calibration._scale import GlobalScale, ScaleCalibrator
 from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling

@@ -144,6 +144,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     See Also:
         :func:`save`.
     """
+    return load_with_notes(path)[0]
+
+
+def load_with_notes(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """Return the fitted calibrator in a file, and the notes stored with it, in which anything may be."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"{path} is not a file" if file.exists() else f"{path} does not exist")
@@ -151,7 +156,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{file.name} is not a calibrated model of likely: it is not text") from None
-    return from_json(text, file.name)
+    return from_json(text, file.name), parsed(text, file.name).get("about")
 
 
 def to_json(calibrator: Any, about: dict[str, Any] | None = None) -> str:

@@ -68,23 +68,16 @@ def _in_one_line() -> Iterator[None]:
         yield
     except (_USAGE, typer.Exit, typer.Abort):
         raise
-    except SystemExit as ended:
-        if not isinstance(ended.__context__, BrokenPipeError):  # which rich turns into exit code 1
+    except (Exception, SystemExit) as error:
+        # rich turns a broken pipe into exit code 1
+        cause = error.__context__ if isinstance(error, SystemExit) else error
+        if not isinstance(cause, Exception) or os.environ.get(TRACEBACK):
             raise
-        _print(ended.__context__)
-        raise typer.Exit(2) from None
-    except Exception as error:
-        if os.environ.get(TRACEBACK):
-            raise
-        if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC):
+        if isinstance(cause, OSError) and cause.filename is None and cause.errno in (errno.EPIPE, errno.ENOSPC):
             _abandon_output()
-        _print(error)
+        with suppress(OSError, ValueError):
+            typer.echo(f"likely: {error_line(cause)}", err=True)
         raise typer.Exit(2) from None
-
-
-def _print(error: BaseException) -> None:
-    with suppress(OSError, ValueError):
-        typer.echo(f"likely: {error_line(error)}", err=True)
 
 
 def error_line(error: BaseException) -> str:

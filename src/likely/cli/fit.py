@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
@@ -80,6 +81,10 @@ def _made(method: str, outputs: Outputs, likelihood: str | None, random_state: i
         raise ValueError(
             f"--method for {outputs.task} must be one of {', '.join(known)}, or several joined by +; got {method}"
         )
+    if "feature" in names and outputs.features is None:
+        raise ValueError(
+            "FeatureTemperature needs features, the input of the network's last layer: name them by --features"
+        )
     parts = [
         make_calibrator(name) if classifier else SCALE_METHODS[name](likelihood=likelihood or "normal")
         for name in names
@@ -115,12 +120,13 @@ def _cross_validated(
         fitted = _fit(calibrator, outputs.rows(train))
         parts.append(_after(fitted, outputs.rows(held_out)).set_index(held_out))
     old, new = _before(outputs, calibrator), pd.concat(parts).sort_index()
-    scores: dict[str, Any] = {} if old is None else {"before": _summary(old)}
-    scores["after"] = _summary(new)
-    # Infinite is the NLL of a label of probability zero.
-    if old is not None and np.isfinite(old["NLL"]).all() and np.isfinite(new["NLL"]).all():
-        gain = held_out_gain((old["NLL"] - new["NLL"]).to_numpy(copy=True))
-        scores["gain"] = {"NLL": gain.total / len(new), "error": gain.error / len(new)}
+    scores: dict[str, Any] = {"after": _summary(new)}
+    if old is not None:
+        scores["before"] = _summary(old)
+        gains = (old["NLL"] - new["NLL"]).to_numpy(copy=True)
+        if np.isfinite(gains).all():  # infinite is the NLL of a label of probability zero
+            gain = held_out_gain(gains)
+            scores["gain"] = {"NLL": gain.total / len(new), "error": gain.error / len(new)}
     judged = f"Cross-validated: each row is scored by a fit to the other {cv - 1} of {cv} folds."
     return scores | {"judged": judged}
 
@@ -151,7 +157,7 @@ def _of_logits(logits: Any, truth: Any) -> pd.DataFrame:
     """By row: the NLL, the probability of the most probable class, and whether that class is right."""
     labels = np.asarray(truth).astype(np.int64)
     nll = negative_log_likelihood(labels, logits=logits, reduction="none")
-    probabilities = torch.softmax(torch.as_tensor(np.asarray(logits, dtype=np.float64)), 1).numpy()
+    probabilities = softmax(np.asarray(logits, dtype=np.float64), axis=1)
     right = probabilities.argmax(1) == labels
     return pd.DataFrame({"NLL": np.asarray(nll, np.float64), "confidence": probabilities.max(1), "right": right})
 
@@ -172,7 +178,7 @@ def _summary(rows: pd.DataFrame) -> dict[str, float | None]:
         scores["accuracy"] = float(right.mean())
     else:
         level = rows["level"].to_numpy(copy=True)
-        ends = torch.zeros(len(level)).double(), torch.ones(len(level)).double()
-        scores["CAL"] = quantile_calibration_error(level, torch.distributions.Uniform(*ends))
+        low = torch.zeros(len(level)).double()
+        scores["CAL"] = quantile_calibration_error(level, torch.distributions.Uniform(low, low + 1))
         scores[f"in {COVERAGE:.0%} interval"] = float((np.abs(level - 0.5) <= COVERAGE / 2).mean())
     return {name: value if math.isfinite(value) else None for name, value in scores.items()}

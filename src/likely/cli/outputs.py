@@ -31,9 +31,8 @@ Names = dict[str, str | None]  # that the command line gives to arrays; None whe
 
 def task_of(names: Names) -> str | None:
     """The kind of model that has outputs of these names; None if both kinds have."""
-    of_regressor, of_classifier = (
-        [name for name in of_task if names.get(name)] for of_task in (("mean", "scale", "target"), ("logits", "labels"))
-    )
+    of_regressor = [name for name in ("mean", "scale", "target") if names.get(name)]
+    of_classifier = [name for name in ("logits", "labels") if names.get(name)]
     if of_regressor and of_classifier:
         raise ValueError(f"--{of_classifier[0]} is for classifiers and --{of_regressor[0]} for regressors")
     return "regression" if of_regressor else "classification" if of_classifier else None
@@ -98,10 +97,11 @@ class Arrays:
 
     def find(self, name: str, asked: str | None = None, *, needed: bool = False) -> Array | None:
         """The array named on the command line, else one with a usual name; else None, or an error if it is needed."""
-        usual = USUAL[name] if asked is None else (asked,)
-        values = next((array for own in usual if (array := self._named(own)) is not None), None)
-        if values is not None or not (asked or needed):
-            return values
+        for own in USUAL[name] if asked is None else (asked,):
+            if (values := self._named(own)) is not None:
+                return values
+        if not (asked or needed):
+            return None
         held = [f"{own} ({_shape(array)})" for own, array in self.arrays.items()]
         more = " …" if len(held) > 12 else ""
         holds = f"it holds {', '.join(held[:12])}{more}" if held else "it holds no arrays"
@@ -111,13 +111,14 @@ class Arrays:
 
     def _named(self, name: str) -> Array | None:
         listed = [part.strip() for part in name.split(",")]
-        names = [name] if name in self.arrays else listed if set(listed) <= self.arrays.keys() else self._numbered(name)
+        single = name in self.arrays
+        names = [name] if single else listed if set(listed) <= self.arrays.keys() else self._numbered(name)
         for part in names:
             if part in self.repeated:
                 raise ValueError(f"{self.file} has more than one column named {part!r}: rename all but one of them")
-            if names != [name] and self.arrays[part].dtype.kind not in "fiub":
+            if not single and self.arrays[part].dtype.kind not in "fiub":
                 raise ValueError(f"column {part!r} has values that are not numbers")
-        if names == [name]:
+        if single:
             return self.arrays[name]
         return np.stack([self.arrays[part] for part in names], axis=1) if names else None
 
@@ -235,10 +236,8 @@ def one_or_several(named: list[str] | None) -> tuple[Any, list[str]]:
     if not named:
         return None, []
     data = named[0] if len(named) == 1 else named
-    if is_one_file(data):
-        return Path(named[0]), named
-    source = source_of(data)
-    return data, [] if source is None else list(source.paths)
+    source = several_files(data)
+    return (Path(named[0]), named) if source is None else (data, list(source.paths))
 
 
 def several_files(data: Any) -> Source | None:

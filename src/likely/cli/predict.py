@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ import pandas as pd
 from likely._destination import write_parquet
 from likely._files import replacing
 from likely._rows.reading.read_table import source_name
-from likely.calibration import Calibrator, load, needs
+from likely.calibration import Calibrator, load_with_notes, needs
 from likely.cli.outputs import Names, Outputs, check_output, read_outputs, several_files, task_of
 
 ENDINGS = (".npz", ".csv", ".parquet")
@@ -34,9 +33,8 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
             f"predictions for several files are written as Parquet: --out must end in .parquet, got {out.name}"
         )
     check_output(out, {"MODEL": model, "DATA": data}, source)
-    fitted = load(model)
-    about = json.loads(model.read_text(encoding="utf-8-sig")).get("about")  # notes, in which anything may stand
-    listed: Any = about.get("class_names") if isinstance(about, dict) else None
+    fitted, notes = load_with_notes(model)
+    listed: Any = notes.get("class_names") if isinstance(notes, dict) else None
     named = isinstance(listed, list) and len(listed) == needs(fitted).get("classes")
     class_names = tuple(map(str, listed)) if named else ()
     predictor = _Predictor(fitted, model.name, Path(data), names, coverage or 0.9, class_names)

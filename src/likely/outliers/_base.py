@@ -41,6 +41,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
     offset_: float
     _exceptions = False  # whether values in a column of which most are the same count by how rare they are
     _long_tails = False  # whether scores of ordinary rows may have a long upper tail
+    _first_scores: Array | None = None  # by which training rows are judged, if not by those of rows left out
 
     def __init__(self, *, contamination: Contamination = "auto") -> None:
         self.contamination = contamination
@@ -94,7 +95,8 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         return fitted, unseen
 
     def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:
-        self.offset_ = -threshold(fitted, unseen, weight, self.contamination, self._long_tails)
+        scores = fitted, unseen, weight
+        self.offset_ = -threshold(*scores, self.contamination, self._long_tails, self._first_scores)
 
     def _sample(self, X: Any, sample_weight: Any) -> tuple[Any, Array | None]:
         """The rows that are read, and their weights."""

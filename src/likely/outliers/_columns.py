@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -118,7 +118,7 @@ class Exceptions:
         values, mass = column[seen].astype(np.float64), weight[seen]
         if not len(values):
             return None
-        common = float(quantiles(values, mass, [0.5])[0])  # the weighted median: the common value, if there is one
+        common = float(quantiles(values, mass, 0.5))  # the weighted median: the common value, if there is one
         other = values != common
         if not other.any() or mass[other].sum() > (1 - _MIN_COMMON) * mass.sum():
             return None
@@ -127,8 +127,7 @@ class Exceptions:
         order = np.argsort(off)
         beyond = np.append(np.cumsum(mass[other][order][::-1])[::-1], 0.0)
         plain = cls(common, off[order], beyond, float(mass.sum()), 0.0)
-        usual = float(mass @ plain.surprise(values, unseen=False)) / plain.total
-        return cls(common, plain.distance, beyond, plain.total, usual)
+        return replace(plain, usual=float(mass @ plain.surprise(values, unseen=False)) / plain.total)
 
     def surprise(self, column: Array, unseen: bool) -> Array:
         """Nats of each value; as if its row had been left out, if ``unseen``."""
@@ -211,18 +210,13 @@ class Columns:
 def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
     if not is_frame(X):
         return X
-    if all(column_codes is None for column_codes in codes) and all(map(_is_float, X.dtypes)):
+    if all(kind in (np.float32, np.float64) for kind in X.dtypes):  # floats of either width are left as they are
         return check_array(X.to_numpy(), ensure_all_finite="allow-nan")
     columns = [
         as_numbers(column) if column_codes is None else as_codes(column, column_codes)
         for column, column_codes in zip(each_column(X), codes, strict=True)
     ]
     return check_array(np.column_stack(columns), ensure_all_finite="allow-nan")
-
-
-def _is_float(kind: Any) -> bool:
-    """Whether a column is of NumPy's floats, of a width that is read as it is."""
-    return isinstance(kind, np.dtype) and kind in (np.float32, np.float64)
 
 
 def _units(table: Array, weight: Array) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, fields
+import struct
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
 
@@ -33,31 +34,10 @@ def _library() -> Any:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A fitted detector as the compiled code reads it: the struct ``Detector`` of scores.cpp, field by field."""
+    """A fitted detector as the compiled code reads it: the struct ``Detector`` of scores.cpp."""
 
-    width: int
-    draws: int
-    count: int
-    column: NDArray[np.int64]
-    unit: Array
-    centre: Array
-    inverse: Array
-    location: Array
-    precision: Array
-    turns: Array
-    knots: Array
-    nats: Array
-    slopes: Array
-    tails_usual: Array
-    columns_low: Array
-    columns_inverse: Array
-    columns_nats: Array
-    columns_usual: Array
-    components_low: Array
-    components_inverse: Array
-    components_nats: Array
-    components_usual: Array
-    centres: Array
+    numbers: tuple[int, ...]  # the fields of the struct, in its order
+    arrays: tuple[NDArray[Any], ...]
     df: float
 
     @classmethod
@@ -88,9 +68,8 @@ class Compiled:
             nearest.centres,
         )
         draws, count, _ = nearest.centres.shape
-        numbers = (np.ascontiguousarray(array, np.float64) for array in arrays)
-        values: tuple[Any, ...] = (width, draws, count, column.astype(np.int64), *numbers, covariance.df)
-        return cls(*values)
+        doubles = (np.ascontiguousarray(array, np.float64) for array in arrays)
+        return cls((width, draws, count), (column.astype(np.int64), *doubles), covariance.df)
 
     def views(self, table: Array, levels: Array | None) -> Array:
         """Return the five views of each row, in nats."""
@@ -109,16 +88,8 @@ class Compiled:
             table = np.ascontiguousarray(table, np.float64)
         strides = (stride // table.itemsize for stride in table.strides)
         job = (_at(table), table.itemsize == 8, len(table), *strides, *map(_at, (levels, *others)))
-        _library()(self._struct(), (ctypes.c_int64 * 10)(*job))
-
-    def _struct(self) -> Any:
-        class Detector(ctypes.Structure):
-            _fields_ = [
-                (entry.name, ctypes.c_double if entry.name == "df" else ctypes.c_int64) for entry in fields(self)
-            ]
-
-        values = (getattr(self, entry.name) for entry in fields(self))
-        return ctypes.byref(Detector(*(_at(value) if isinstance(value, np.ndarray) else value for value in values)))
+        fields = (*self.numbers, *map(_at, self.arrays))
+        _library()(struct.pack(f"{len(fields)}qd", *fields, self.df), (ctypes.c_int64 * 10)(*job))
 
 
 def _at(array: Array | None) -> int:

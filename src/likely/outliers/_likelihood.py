@@ -14,7 +14,7 @@ from likely.outliers._columns import Distinct, slices
 from likely.outliers._compiled import Compiled
 from likely.outliers._row_scores import Histograms, Nearest, Tails
 from likely.outliers._scatter import Covariance
-from likely.outliers.threshold import Contamination, quantiles, threshold
+from likely.outliers.threshold import Contamination, quantiles
 
 _HIGHEST = 3  # of five views
 _DOUBTFUL = 3.0  # the score at which a row counts half in the densities
@@ -98,8 +98,9 @@ class LikelihoodDetector(OutlierDetector):
         views = self._views(table)
         self._middle, self._unit = _units(views, rows.weight)
         # As under Student's t, a row counts the less the worse it fits: outliers are not to make each other look usual.
-        self._judged = self._mean_of_highest(views)
-        trust = 1 / (1 + np.square(self._judged.clip(min=0) / _DOUBTFUL))
+        # The tail of their final scores is longer than a normal's for it: these first ones judge the rows.
+        self._first_scores = self._mean_of_highest(views)
+        trust = 1 / (1 + np.square(self._first_scores.clip(min=0) / _DOUBTFUL))
         self._learn_densities(z, turned, rows.weight * trust)
         views = self._views(table)
         return views, self._unseen(table, w, views, rows.left_out * trust, stretch)
@@ -108,10 +109,6 @@ class LikelihoodDetector(OutlierDetector):
         known = ~np.isnan(usual[:, 0])
         self._middle, self._unit = _units(usual[known], weight[known])
         return self._mean_of_highest(fitted), self._mean_of_highest(unseen)
-
-    def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:
-        # Rows that fit badly have less of a say in their final scores, whose tail is longer than a normal's for it.
-        self.offset_ = -threshold(fitted, unseen, weight, self.contamination, judged=self._judged)
 
     def _learn_densities(self, z: Array, turned: Array, weight: Array) -> None:
         """Densities of the columns and of the principal coordinates, by rows that weigh so much."""

@@ -90,7 +90,6 @@ class Histograms:
     width: Array
     count: Array  # columns × bins, and one beyond either end
     total: Array
-    lone: Array  # the least and the largest value of each column, where one row alone has it; else NaN
     usual: Array
 
     @classmethod
@@ -98,16 +97,14 @@ class Histograms:
         """From rows that may miss values."""
         weighed = np.where(weight[:, None] > 0, z, np.nan)
         weighed[:, np.isnan(weighed).all(0)] = 0.0
-        ends = np.array([np.nanmin(weighed, axis=0), np.nanmax(weighed, axis=0)])
-        low, span = ends[0], ends[1] - ends[0]
+        low = np.nanmin(weighed, axis=0)
+        span = np.nanmax(weighed, axis=0) - low
         varies = span > _SAME_VALUE
         # A hair wider, so that rounding cannot drop the least and the largest value out of their bins.
         low = np.where(varies, low - 1e-12 * span, low - 0.5)
         width = np.where(varies, span, 1.0) / _BINS * (1 + 1e-9)
-        at_ends = z <= ends[0] + 1e-9 * span, z >= ends[1] - 1e-9 * span
-        lone = np.where(varies & [_column_weight(there, weight) <= 1 + 1e-9 for there in at_ends], ends, np.nan)
         shape = (z.shape[1], _BINS + 2)
-        plain = cls(low, width, np.zeros(shape), np.zeros(len(low)), lone, np.zeros(len(low)))
+        plain = cls(low, width, np.zeros(shape), np.zeros(len(low)), np.zeros(len(low)))
         mass = np.where(np.isnan(z), 0.0, weight[:, None])
         count = np.bincount(plain._place(z).ravel(), mass.ravel(), minlength=math.prod(shape)).reshape(shape)
         counted = replace(plain, count=count.astype(np.float64), total=np.maximum(mass.sum(0), 1.0))
@@ -128,11 +125,10 @@ class Histograms:
         if left_out is None:
             return _usual_where_missing(self.nats.ravel()[place], z, self.usual)
         less = left_out[:, None]
-        beyond = (np.abs(z - self.lone[0]) <= 1e-7 * self.width) | (np.abs(z - self.lone[1]) <= 1e-7 * self.width)
         if moved is not None:
             old, place = place, self._place(moved)
-            less, beyond = less * (old == place), beyond & (old == place)
-        count = np.where(beyond, 0.0, (self.count.ravel()[place] - less).clip(min=0))
+            less = less * (old == place)
+        count = (self.count.ravel()[place] - less).clip(min=0)
         share = (count + 0.5) / np.maximum(self.total - less, 1.0)
         return _usual_where_missing(-np.log(share), z, self.usual)
 
@@ -231,12 +227,6 @@ def _nearest(
     product = (np.take_along_axis(squared, squares.argmin(1), 1) - nearest + size) / 2
     along = np.square((size - product).astype(np.float64)) / np.maximum(size, _TINY)
     return nearest + (stretch - 1) * along
-
-
-def _column_weight(there: NDArray[np.bool_], weight: Array) -> Array:
-    """The weight of the few rows of each column that are there."""
-    row, column = np.nonzero(there)
-    return np.bincount(column, weight[row], minlength=there.shape[1]).astype(np.float64)
 
 
 def _usual_where_missing(nats: Array, z: Array, usual: Array) -> Array:

@@ -80,15 +80,12 @@ def _drawn(inputs: int, outputs: int, members: int | None, weight: float, bias: 
 class Autoencoder(nn.Module):
     """An encoder, a decoder, and a likelihood of what is rebuilt with a scale that is read off the row."""
 
-    def __init__(self, encoder: nn.Module, decoder: nn.Module, loss_fn: LikelihoodLoss) -> None:
+    def __init__(
+        self, encoder: nn.Module, decoder: nn.Module, loss_fn: LikelihoodLoss, members: int | None = None
+    ) -> None:
         super().__init__()
         self.encoder, self.decoder, self.loss_fn = encoder, decoder, loss_fn
-
-    @property
-    def members(self) -> int | None:
-        """How many networks are side by side; None for one without an axis of its own."""
-        stacked = [module for module in self.modules() if isinstance(module, _Stacked)]
-        return len(stacked[0].weight) if stacked else None
+        self.members = members  # how many networks are side by side; None for one without an axis of its own
 
     def rebuilt(self, x: Tensor) -> Tensor:
         """Rows through the code and back."""
@@ -142,7 +139,7 @@ class ScaledDetector(OutlierDetector):
         Returns:
             Scales, one per row, of shape (rows,).
         """
-        return np.exp(self._judged(self.module_, self._table(X))[0])
+        return np.exp(self._judged(self.module_, self._table(X))["scale"])
 
     def explain(self, X: Any) -> Any:
         """Return the squared error with which each feature is reconstructed, over its mean in training.
@@ -178,14 +175,13 @@ class ScaledDetector(OutlierDetector):
         # In an order that depends on their values alone, so that batches are the same however the rows come.
         order = np.argsort(rows.place, kind="stable")[np.count_nonzero(rows.place < 0) :]
         self.module_ = self._trained(x[order], value_weight[order], seed)
-        log_scale, nll, errors = self._judged(self.module_, table)
-        self._usual = (value_weight * errors).sum(0) / np.maximum(value_weight.sum(0), 1e-12) + 1e-12
+        judged = self._judged(self.module_, table)
+        self._usual = (value_weight * judged["errors"]).sum(0) / np.maximum(value_weight.sum(0), 1e-12) + 1e-12
         fits = 2 + _EXTRA_NUMBERS // (min(self.batch_size, len(order)) * table.shape[1])
         out = left_out(rows, fits, np.random.RandomState(seed))
         without = self._trained(x[order], (seen * weights_without(rows, out)[:, :, None])[:, order], seed)
-        which = 0 if self.score_by == "scale" else 1
-        fitted = (log_scale, nll)[which]
-        return fitted, as_of_all(self._judged(without, table)[which], out, fitted, _GAP)
+        fitted = judged[self.score_by]
+        return fitted, as_of_all(self._judged(without, table)[self.score_by], out, fitted, _GAP)
 
     def _trained(self, x: Tensor, value_weight: Array, seed: int) -> Autoencoder:
         """A network in which values weigh so much, or one for each such table of weights; in double precision."""
@@ -219,17 +215,17 @@ class ScaledDetector(OutlierDetector):
         hidden, last = _glorot(width, self.hidden, members), _glorot(self.hidden, outputs, members)
         net = nn.Sequential(hidden, nn.ReLU(), last)
         scale = Predicted(width, shape, net=net, normalize=False, **paper.SCALE)
-        return Autoencoder(encoder, decoder, LIKELIHOODS[self.likelihood].loss(scale=scale, validate_args=False))
+        loss_fn = LIKELIHOODS[self.likelihood].loss(scale=scale, validate_args=False)
+        return Autoencoder(encoder, decoder, loss_fn, members)
 
     def _scores(self, table: Array) -> Array:
-        log_scale, nll, _ = self._judged(self.module_, table)
-        return log_scale if self.score_by == "scale" else nll
+        return self._judged(self.module_, table)[self.score_by]
 
     def _contributions(self, table: Array) -> Array:
-        return self._judged(self.module_, table)[2] / self._usual
+        return self._judged(self.module_, table)["errors"] / self._usual
 
     @torch.no_grad()
-    def _judged(self, module: Autoencoder, table: Array) -> tuple[Array, Array, Array]:
+    def _judged(self, module: Autoencoder, table: Array) -> dict[str, Array]:
         """Of each row: log σ, the NLL per value, and the squared errors; by each of several networks side by side."""
         blocks = []
         for _, z in self.columns_.blocks(table):
@@ -248,7 +244,8 @@ class ScaledDetector(OutlierDetector):
                 )
             )
         log_scale, nll, errors = zip(*blocks, strict=True)
-        return np.concatenate(log_scale, -1), np.concatenate(nll, -1), np.concatenate(errors, -2)
+        of_rows = {"scale": np.concatenate(log_scale, -1), "nll": np.concatenate(nll, -1)}
+        return of_rows | {"errors": np.concatenate(errors, -2)}
 
     def _shown(self, z: Array) -> tuple[Tensor, NDArray[np.bool_]]:
         """What a network reads, and which values are there: those that are not are at the mean, and not counted."""

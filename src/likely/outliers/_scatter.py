@@ -63,7 +63,7 @@ class Covariance:
             distance[block] = np.square(w).sum(1)
         counts, of_row = np.unique(seen, return_inverse=True)
         usual = (2 * gammaincinv(np.maximum(counts, 1) / 2, 0.5))[of_row]  # the median of χ² in as many dimensions
-        ratio = float(quantiles(distance / usual, rows.weight, [0.5])[0]) or 1.0
+        ratio = float(quantiles(distance / usual, rows.weight, 0.5)) or 1.0
         self.covariance, self.root = self.covariance * ratio, self.root / np.sqrt(ratio)
         return self._stretch(distance, seen, rows)
 

@@ -52,9 +52,9 @@ def threshold(
     cutoff = _automatic(fitted[there], held, judged, held_weight)
     if cutoff >= held.max():  # no row is an outlier, nor is one of which the score if left out is unknown
         cutoff = max(cutoff, _above(float(seen.max())))
-    if long and quantiles(held, held_weight, [0.5])[0] > quantiles(seen, seen_weight, [0.75])[0]:
+    if long and quantiles(held, held_weight, 0.5) > quantiles(seen, seen_weight, 0.75):
         # Half of the unseen rows fit worse than three quarters of the others: their tail tells nothing.
-        cutoff = max(cutoff, float(quantiles(held, held_weight, [1 - _MAX_OVERFITTED])[0]))
+        cutoff = max(cutoff, float(quantiles(held, held_weight, 1 - _MAX_OVERFITTED)))
     return cutoff
 
 
@@ -88,7 +88,7 @@ def _automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> fl
     highest = float(unseen[~named].max(initial=unseen.min()))
     lowest = float(fitted[named].min())
     lowest -= 1e-8 * (1 + abs(lowest))
-    return _above(min(highest, max(lowest, float(quantiles(unseen, weight, [1 - few / above[-1]])[0]))))
+    return _above(min(highest, max(lowest, float(quantiles(unseen, weight, 1 - few / above[-1])))))
 
 
 def _above(score: float) -> float:

@@ -99,8 +99,7 @@ class File:
         return (self._begin + index * self._layout.itemsize).tolist()
 
     def _decoded(self, raw: bytes) -> Pair:
-        words, *state = (
-            torch.from_numpy(np.frombuffer(raw, self._layout)[name].copy()) for name in self._layout.names or ()
-        )
+        records = np.frombuffer(raw, self._layout)
+        words, *state = (torch.from_numpy(records[name].copy()) for name in self._layout.names or ())
         rows = (words ^ self._start).view(self._dtype)
         return Pair(rows, state[0] if state else torch.empty(0, dtype=self._state_dtype))

@@ -33,7 +33,7 @@ class Shard:
     """The rows that this process stores, and the exchange of rows and gradients with the others."""
 
     def __init__(self, n: int) -> None:
-        self.world, self.rank = processes(), dist.get_rank() if processes() > 1 else 0
+        self.world, self.rank = processes(), dist.get_rank()
         self.size = -(-n // self.world)
         self.first = min(self.rank * self.size, n)
         self.rows = slice(self.first, min(self.first + self.size, n))
@@ -61,11 +61,14 @@ class _Route:
         self.sent, self.received = sent.tolist(), received.tolist()
 
     def to_owners(self, values: Tensor) -> Tensor:
-        result = values.new_empty(sum(self.received), *values.shape[1:])
-        dist.all_to_all_single(result, values.index_select(0, self.order), self.received, self.sent)
-        return result
+        return _exchanged(values.index_select(0, self.order), self.received, self.sent)
 
     def from_owners(self, values: Tensor) -> Tensor:
-        result = values.new_empty(sum(self.sent), *values.shape[1:])
-        dist.all_to_all_single(result, values.contiguous(), self.sent, self.received)
-        return result
+        return _exchanged(values.contiguous(), self.sent, self.received)
+
+
+def _exchanged(values: Tensor, received: list[int], sent: list[int]) -> Tensor:
+    """Send consecutive parts of ``values``, one to each process; return what comes from each."""
+    result = values.new_empty(sum(received), *values.shape[1:])
+    dist.all_to_all_single(result, values, received, sent)
+    return result

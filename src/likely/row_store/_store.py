@@ -93,7 +93,9 @@ class RowStore(nn.Module):
         validate_args: bool | None = None,
     ) -> None:
         super().__init__()
-        _check_rows(rows)
+        _check_floating("rows", rows)
+        if not rows.ndim:
+            raise ValueError("rows must have a first dimension, the rows; got a single number: pass row.expand(n)")
         self.rule, self.validate_args = Rule(optimizer, lr, decay, eps, clip, weight_decay), validate_args
         self.n, self.shape, dtype = len(rows), tuple(rows.shape[1:]), dtype or rows.dtype
         self.shard = Shard(self.n) if sharded and processes() > 1 else None
@@ -168,9 +170,7 @@ class RowStore(nn.Module):
         """
         index = self._checked(index)
         expected_shape = (len(index), *self.shape)
-        if not isinstance(grad, Tensor) or not grad.is_floating_point():
-            kind = grad.dtype if isinstance(grad, Tensor) else type(grad).__name__
-            raise TypeError(f"grad must be a tensor of floating-point numbers, got {kind}: call grad.float()")
+        _check_floating("grad", grad)
         if tuple(grad.shape) != expected_shape:
             raise ValueError(
                 f"grad must have the shape {expected_shape}, one row for each index, got {tuple(grad.shape)}"
@@ -255,12 +255,10 @@ class RowStore(nn.Module):
         return f"{(self.n, *self.shape)}, optimizer={self.rule.optimizer!r}, lr={self.rule.lr:g}{where}"
 
 
-def _check_rows(rows: Tensor) -> None:
-    if not isinstance(rows, Tensor) or not rows.is_floating_point():
-        kind = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
-        raise TypeError(f"rows must be a tensor of floating-point numbers, got {kind}: call rows.float()")
-    if not rows.ndim:
-        raise ValueError("rows must have a first dimension, the rows; got a single number: pass row.expand(n)")
+def _check_floating(name: str, tensor: Any) -> None:
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise TypeError(f"{name} must be a tensor of floating-point numbers, got {kind}: call {name}.float()")
 
 
 def _common_row(rows: Tensor) -> Tensor:
