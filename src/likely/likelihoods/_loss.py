@@ -273,7 +273,9 @@ class LikelihoodLoss(nn.Module):
         nll = self._nll(prediction, target, phi)
         if self.beta:
             nll = nll * phi["scale"].detach() ** (2 * self.beta)
-        return self._reduce(nll, self._counted(target), sample_weight)
+        nll = nll if self.multiplier == 1 else nll * self.multiplier
+        factor = None if sample_weight is None else row_weight(sample_weight, nll, self.validate_args)
+        return weighted(nll, self._counted(target), factor, self.reduction)
 
     def distribution(
         self, prediction: Tensor, *, features: Tensor | None = None, index: Tensor | None = None
@@ -335,12 +337,11 @@ class LikelihoodLoss(nn.Module):
 
     def _phi(self, prediction: Tensor, features: Tensor | None, index: Tensor | None) -> Phi:
         """Every parameter's value, such that it broadcasts to one number per element."""
-        outer, dtype = self._outer(prediction), torch.promote_types(prediction.dtype, torch.float32)
-        phi = {}
+        outer, phi = self._outer(prediction), {}
         for name in self.slots:
-            parameter: Parameter = getattr(self, name)
+            parameter: Any = self._modules[name]
             if isinstance(parameter, Fixed):
-                value = parameter(dtype=dtype)
+                value = parameter(dtype=torch.promote_types(prediction.dtype, torch.float32))
             else:
                 value = parameter(features=features, index=index)
             phi[name] = self._placed(name, value, outer)
@@ -359,12 +360,6 @@ class LikelihoodLoss(nn.Module):
                 f"{tuple(outer)}: check {source}"
             )
         return value
-
-    def _reduce(self, nll: Tensor, counted: Tensor | None, sample_weight: Tensor | None) -> Tensor:
-        """The loss of NLLs, of which ``counted`` are the weights in the denominator of a mean."""
-        nll = nll if self.multiplier == 1 else nll * self.multiplier
-        factor = None if sample_weight is None else row_weight(sample_weight, nll, self.validate_args)
-        return weighted(nll, counted, factor, self.reduction)
 
     def _mistake(self, prediction: Tensor) -> str | None:
         """What looks wrong with the first batch, though it can be computed."""
