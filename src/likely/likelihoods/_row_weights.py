@@ -13,9 +13,10 @@ def along(rows: Tensor, values: Tensor) -> Tensor:
 
 def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
     """A weight as a loss stores it: a buffer that does not learn."""
-    if weight is not None:
-        check_real(name, weight)
-    return None if weight is None else weight.detach()
+    if weight is None:
+        return None
+    check_real(name, weight)
+    return weight.detach()
 
 
 def row_weight(sample_weight: Tensor, nll: Tensor, validate_args: bool | None) -> Tensor:

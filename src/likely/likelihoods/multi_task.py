@@ -105,16 +105,13 @@ class _Weighted(nn.Module):
     def forward(self, prediction: Tensor, target: Tensor, **unused: Any) -> Tensor:
         loss = self.loss(prediction, target)
         if self.training and self.scale.waiting and may_start(loss):
-            self.scale.begin(_root_mean([(loss, 1)]))
+            self.scale.begin(loss.detach().mean().sqrt())
         scale = self.scale()
         return loss / (2 * scale.square()) + scale.log()
 
     @torch.no_grad()
     def calibrate(self, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
-        self.scale.begin(_root_mean([(self.loss(prediction, target), len(target)) for prediction, target in batches]))
-
-
-def _root_mean(losses: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """The scale at which mean losses of so many rows each are most likely."""
-    total = torch.stack([loss.detach().mean() * rows for loss, rows in losses]).sum()
-    return (total / sum(rows for _, rows in losses)).sqrt()
+        total = torch.stack(
+            [self.loss(prediction, target).mean() * len(target) for prediction, target in batches]
+        ).sum()
+        self.scale.begin((total / sum(len(target) for _, target in batches)).sqrt())
