@@ -104,10 +104,7 @@ def exp_remainder(u: Tensor) -> Tensor:
 def with_slopes(
     parts: Callable[..., Any], value: Callable[[Any], Tensor], *slopes: Callable[[Any], Tensor]
 ) -> Callable[..., Tensor]:
-    """A function of tensors of one shape by its formula ``value(parts(*tensors))`` and its slope in each of them.
-
-    Only the tensors are stored for the backward pass; forward mode and any number of derivatives work.
-    """
+    """A function of tensors of one shape, ``value(parts(*tensors))``, that stores only them for its exact slopes."""
 
     class Backward(torch.autograd.Function):
         generate_vmap_rule = True
