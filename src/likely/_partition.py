@@ -20,61 +20,21 @@ Q and R are Chebyshev series (tools/fit_partition.py fits them; a table for each
 
 import math
 from functools import cache
-from typing import Any
+from operator import itemgetter
 
 import torch
 from torch import Tensor
 
 from likely import _partition_table as table
-from likely._special import primals
+from likely._special import with_slopes
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LOG_PI_SQRT2 = math.log(math.pi * math.sqrt(2))
 
 
-def log_partition(alpha: Tensor) -> Tensor:
-    """log Z(α), differentiable twice; +∞ below zero, where the integral diverges."""
-    # The compiler refuses functions with a jvp, and needs none.
-    return (_LogPartition if torch.compiler.is_compiling() else _ForwardLogPartition).apply(alpha)
-
-
-class _LogPartition(torch.autograd.Function):
-    """Keeps only α for the backward pass instead of every step of the series."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(alpha: Tensor) -> Tensor:
-        return _evaluate(alpha.reshape(-1))[0].view(alpha.shape)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (alpha,) = ctx.saved_tensors
-        return grad * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
-
-
-class _ForwardLogPartition(_LogPartition):
-    """With the tangent too, for forward-mode differentiation."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        with primals(ctx) as (alpha,):
-            return tangent * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
-
-
-def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
-    """log Z and its derivative, for α with one axis (the compiler takes an index without axes for a number)."""
+def _evaluate(shaped: Tensor) -> tuple[Tensor, Tensor]:
+    """log Z and its derivative; +∞ and 0 below zero, where the integral diverges."""
+    alpha = shaped.reshape(-1)  # the compiler takes an index without axes for a number
     q_table, r_table = _tables(alpha.dtype, alpha.device)
     positive = alpha.clamp(min=0)
     piece = (alpha >= 1).long() + (alpha > 2).long() + (alpha >= 3).long()
@@ -105,7 +65,11 @@ def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
     around_slope = (log_b + 1) / (2 * a) + sign * (q + 0.5 * t * dq + du * r + u * dr - b * log_b / (2 * a.square()))
     value = torch.where(low, below, torch.where(near, around, q))
     slope = torch.where(low, below_slope, torch.where(near, around_slope, t.square() * dq / -3))
-    return torch.where(alpha < 0, torch.inf, value), torch.where(alpha < 0, 0.0, slope)
+    value, slope = torch.where(alpha < 0, torch.inf, value), torch.where(alpha < 0, 0.0, slope)
+    return value.view(shaped.shape), slope.view(shaped.shape)
+
+
+log_partition = with_slopes(_evaluate, itemgetter(0), itemgetter(1))
 
 
 def _clenshaw(coefficients: Tensor, piece: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,61 +12,15 @@ which stays exact as :math:`\alpha \to 0`. All real α and ±∞ are allowed; on
 """
 
 import math
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from likely._special import primals
+from likely._special import with_slopes
 
 # e^h = 1 + h + …: the terms of d/dh (expm1(h)/h), enough for float64 up to |h| = ½.
 _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]
-
-
-def rho(z: Tensor, alpha: Tensor) -> Tensor:
-    """Return ρ(z, α) elementwise for tensors of one dtype, twice differentiable in both."""
-    z, alpha = torch.broadcast_tensors(z, alpha)
-    # The compiler does not support functions with a jvp, and needs none.
-    return (_Rho if torch.compiler.is_compiling() else _ForwardRho).apply(z, alpha)
-
-
-class _Rho(torch.autograd.Function):
-    """ρ, which saves only z and α for the backward pass."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(z: Tensor, alpha: Tensor) -> Tensor:
-        return _value(_parts(z, alpha))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        parts = _parts(*ctx.saved_tensors)
-        wants_z, wants_alpha = ctx.needs_input_grad
-        return grad * _slope_z(parts) if wants_z else None, grad * _slope_alpha(parts) if wants_alpha else None
-
-
-class _ForwardRho(_Rho):
-    """ρ with forward-mode differentiation."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def jvp(ctx: Any, z_tangent: Tensor | None, alpha_tangent: Tensor | None) -> Tensor:
-        with primals(ctx) as inputs:
-            parts = _parts(*inputs)
-            along_z = 0 if z_tangent is None else z_tangent * _slope_z(parts)
-            along_alpha = 0 if alpha_tangent is None else alpha_tangent * _slope_alpha(parts)
-            return cast(Tensor, along_z + along_alpha)
 
 
 class _Parts(NamedTuple):
@@ -146,3 +100,11 @@ def _exprel_slope(x: Tensor) -> Tensor:
         series = series * near + coefficient
     far = torch.where(small, 1.0, x)
     return torch.where(small, series, (far * far.exp() - torch.expm1(far)) / far.square())
+
+
+_rho = with_slopes(_parts, _value, _slope_z, _slope_alpha)
+
+
+def rho(z: Tensor, alpha: Tensor) -> Tensor:
+    """Return ρ(z, α) elementwise for tensors of one dtype, twice differentiable in both."""
+    return _rho(*torch.broadcast_tensors(z, alpha))

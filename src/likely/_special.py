@@ -1,8 +1,7 @@
 """Elementary functions that stay accurate where the textbook formula cancels or overflows."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -102,12 +101,50 @@ def exp_remainder(u: Tensor) -> Tensor:
     return torch.where(small, 0.5 * near.square() * series, torch.expm1(far) - far)
 
 
-@contextmanager
-def primals(ctx: Any) -> Iterator[list[Tensor]]:
-    """Yield the tensors that an autograd function has saved, for its ``jvp``, so that second derivatives are right.
+def with_slopes(
+    parts: Callable[..., Any], value: Callable[[Any], Tensor], *slopes: Callable[[Any], Tensor]
+) -> Callable[..., Tensor]:
+    """A function of tensors of one shape, ``value(parts(*tensors))``, that stores only them for its exact slopes."""
 
-    torch switches off forward-mode differentiation in ``jvp`` for all levels, not only for the present one: a second
-    derivative by ``jacfwd(jacfwd(…))`` would silently be zero.
-    """
-    with forward_ad._set_fwd_grad_enabled(True):
-        yield [forward_ad.unpack_dual(saved).primal for saved in ctx.saved_tensors]
+    class Backward(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(*tensors: Tensor) -> Tensor:
+            return value(parts(*tensors))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            known = parts(*ctx.saved_tensors)
+            return tuple(
+                grad * slope(known) if wanted else None
+                for slope, wanted in zip(slopes, ctx.needs_input_grad, strict=True)
+            )
+
+    class Forward(Backward):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Tensor | None) -> Any:
+            # torch switches off forward-mode differentiation here for all levels, not only for the present one: a
+            # second derivative by jacfwd(jacfwd(…)) would silently be zero.
+            with forward_ad._set_fwd_grad_enabled(True):
+                known = parts(*(forward_ad.unpack_dual(saved).primal for saved in ctx.saved_tensors))
+                pairs = zip(tangents, slopes, strict=True)
+                return sum(tangent * slope(known) for tangent, slope in pairs if tangent is not None)
+
+    def call(*tensors: Tensor) -> Tensor:
+        # The compiler does not support functions with a jvp, and needs none.
+        result: Tensor = (Backward if torch.compiler.is_compiling() else Forward).apply(*tensors)
+        return result
+
+    return call

@@ -87,18 +87,6 @@ class ShiftedSoftplus(_Bijection):
         """
         return torch.sigmoid(x) / (math.log(2) + self.offset)
 
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """The logarithm of the derivative, log f'(x).
-
-        Args:
-            x: raw numbers, any shape.
-            y: the transformed numbers, which are not needed here.
-
-        Returns:
-            Real numbers, in the shape of ``x``.
-        """
-        return torch.nn.functional.logsigmoid(x) - math.log(math.log(2) + self.offset)
-
     def __repr__(self) -> str:
         return f"ShiftedSoftplus({self.offset:g})"
 
@@ -130,18 +118,6 @@ class Exp(_Bijection):
 
     def _inverse(self, y: Tensor) -> Tensor:
         return y.log()
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """The logarithm of the derivative, log f'(x) = x.
-
-        Args:
-            x: raw numbers, any shape.
-            y: the transformed numbers, which are not needed here.
-
-        Returns:
-            ``x``.
-        """
-        return x
 
     def __repr__(self) -> str:
         return "Exp()"
@@ -182,19 +158,6 @@ class Interval(_Bijection):
 
     def _inverse(self, y: Tensor) -> Tensor:
         return torch.log(y - self.low) - torch.log(self.high - y)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """The logarithm of the derivative, log f'(x).
-
-        Args:
-            x: raw numbers, any shape.
-            y: the transformed numbers, which are not needed here.
-
-        Returns:
-            Real numbers, in the shape of ``x``.
-        """
-        log_sigmoid = torch.nn.functional.logsigmoid
-        return math.log(self.high - self.low) + log_sigmoid(x) + log_sigmoid(-x)
 
     def __repr__(self) -> str:
         return f"Interval({self.low:g}, {self.high:g})"

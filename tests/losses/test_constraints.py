@@ -27,10 +27,11 @@ def double(x):
 @every
 @given(x=st.floats(-30, 30))
 def test_inverse(constraint, x):
-    value = constraint(double(x))
+    raw = double(x).requires_grad_()
+    value = constraint(raw)
     back = constraint.inv(value)
     # What the value's own rounding leaves undetermined: its last digit over the slope.
-    slope = constraint.log_abs_det_jacobian(double(x), value).exp().item()
+    slope = torch.autograd.grad(value, raw)[0].item()
     assert abs(back.item() - x) <= 1e-15 * (abs(value.item()) + 6) / slope * 4 + 1e-12
 
 
@@ -40,15 +41,6 @@ def test_monotone_and_inside(constraint, x, step):
     low, high = constraint(double(x)), constraint(double(x + step))
     assert low <= high
     assert constraint.codomain.check(low) or low in (constraint(double(-1e9)), constraint(double(1e9)))
-
-
-@every
-@given(x=st.floats(-15, 15))
-def test_the_jacobian_is_the_derivative(constraint, x):
-    raw = double(x).requires_grad_()
-    value = constraint(raw)
-    (slope,) = torch.autograd.grad(value, raw)
-    assert constraint.log_abs_det_jacobian(raw, value).item() == pytest.approx(slope.log().item(), abs=1e-9)
 
 
 @every

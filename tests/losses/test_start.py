@@ -371,14 +371,14 @@ def test_a_task_of_squared_error_starts_at_its_root_only_in_training():
     assert scale.value.item() == pytest.approx(30.0)
 
 
-def test_tasks_start_early_and_are_calibrated_together():
+def test_tasks_are_calibrated_together():
     loss_fn = likely.MultiTaskLoss({"depth": nn.MSELoss(), "speed": likely.NormalLoss()})
 
     def batch(depth: float, speed: float, rows: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         zeros = {"depth": torch.zeros(rows), "speed": torch.zeros(rows)}
         return zeros, {"depth": torch.full((rows,), depth), "speed": torch.full((rows,), speed)}
 
-    loss_fn.start(*batch(300.0, 0.02, 4))
+    loss_fn.calibrate([batch(300.0, 0.02, 4)])
     depth, speed = (loss_fn.losses[name].scale for name in ("depth", "speed"))
     assert depth.value.item() == pytest.approx(300)
     assert speed.value.item() == pytest.approx(0.02)

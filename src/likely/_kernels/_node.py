@@ -168,12 +168,6 @@ def _head_by_torch(features: Tensor, weight: Tensor, bias: Tensor, moments: Tens
     return F.linear((rows - mean).clamp(-reach, reach) / deviation, weight, bias)
 
 
-def _head_by_kernel(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:
-    """The same numbers, without a graph."""
-    by = _head_by_torch if features.is_cuda else _native.head
-    return by(features, weight, bias, moments)
-
-
 def _write_head_slopes(head: Sequence[Tensor], d_raw: Tensor, slopes: Slopes) -> None:
     """Write the gradients of features, weight and bias into those of ``slopes`` that are tensors."""
     features, weight, _, moments = head
@@ -276,7 +270,8 @@ def _run(
         if moment is not None:
             head = (*raw[place : place + 3], moment)
             wanted = d_raw[place : place + 3]
-            raw[place : place + 3] = [_head_by_kernel(*head)]
+            by = _head_by_torch if head[0].is_cuda else _native.head
+            raw[place : place + 3] = [by(*head)]
             d_raw[place : place + 3] = [torch.empty_like(raw[place]) if any(needs) else None]
             heads.append((head, d_raw[place], wanted))
     loss, factor = job.run((*tensors[:2], *raw), (slopes[0], *d_raw))

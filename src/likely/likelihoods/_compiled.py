@@ -12,7 +12,7 @@ from torch import Tensor
 
 from likely import _kernels as kernels
 from likely.likelihoods._slot import may_start
-from likely.parameters import Data, Fixed
+from likely.parameters import Data
 
 _MIN_STUDENT_T_ELEMENTS = 65_536  # elements from which a step takes longer than the call of an operator
 Loss = Any  # a likelihood loss, whose class is built upon this file
@@ -40,20 +40,14 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         or target.shape != prediction.shape
         or prediction.dtype is not torch.float32
         or target.dtype is not torch.float32
-        or not (features is None or isinstance(features, Tensor))
     ):
         return None
     reduced: Tensor
-    phi, single = {}, True
-    for name in loss._fused.order:
-        parameter = loss._modules[name]
-        fixed = isinstance(parameter, Fixed)
-        value = parameter(dtype=torch.float32) if fixed else parameter(features=features, index=index)
-        single = single and value.dtype is torch.float32
-        phi[name] = loss._placed(name, value, prediction.shape)
+    phi = loss._phi(prediction, features, index)
+    single = all(value.dtype is torch.float32 for value in phi.values())
     constant = loss._fused.constant if loss.full else 0.0
     if single and _has_kernel(loss._fused.kind, prediction):
-        values = phi.values()
+        values = [phi[name] for name in loss._fused.order]
         reduced = kernels.location_nll(
             loss._fused.kind, prediction, target, *values, constant=constant, reduction=loss.reduction
         )

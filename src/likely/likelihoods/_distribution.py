@@ -315,6 +315,12 @@ def check_support(distribution: Distribution, y: Array) -> None:
         raise ValueError(f"y_true lies outside the support of {kind}: choose a distribution that covers it")
 
 
+def ranked_score(distribution: Distribution, reached: Array, y: Array) -> Array:
+    """The ranked probability score of class numbers, given P(X ≤ k) of every class but the last."""
+    check_support(distribution, y)
+    return np.square(reached - (np.arange(reached.shape[-1]) >= y[..., None])).sum(-1)
+
+
 def is_discrete(distribution: Distribution) -> bool:
     """Whether the support is countable."""
     try:

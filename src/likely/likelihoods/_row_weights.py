@@ -1,13 +1,9 @@
 """Weights of rows: their shape, rows of weight zero, and weighted means."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
 from likely._validation import check_not_negative, check_real, fits, may_look, reduce
-
-Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by name
 
 
 def along(rows: Tensor, values: Tensor) -> Tensor:
@@ -17,9 +13,10 @@ def along(rows: Tensor, values: Tensor) -> Tensor:
 
 def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
     """A weight as a loss stores it: a buffer that does not learn."""
-    if weight is not None:
-        check_real(name, weight)
-    return None if weight is None else weight.detach()
+    if weight is None:
+        return None
+    check_real(name, weight)
+    return weight.detach()
 
 
 def row_weight(sample_weight: Tensor, nll: Tensor, validate_args: bool | None) -> Tensor:
@@ -42,10 +39,8 @@ def kept_rows(sample_weight: Tensor) -> Tensor | None:
     return None if not sample_weight.ndim or (may_look(kept, None) and bool(kept.all())) else kept
 
 
-def harmless_features(features: Features, kept: Tensor) -> Features:
+def harmless_features(features: Tensor | None, kept: Tensor) -> Tensor | None:
     """Features whose values are finite in rows of weight zero."""
-    if isinstance(features, Mapping):
-        return {name: harmless_features(values, kept) for name, values in features.items()}  # type: ignore[misc]
     if features is None or len(features) != len(kept):
         return features
     rows = kept.reshape(len(kept), -1).any(1)

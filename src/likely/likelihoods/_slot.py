@@ -17,10 +17,6 @@ from likely.parameters import Fixed, Global, Parameter
 _PRIOR_ROWS = 2.0  # rows that the mean over all targets, channels or pixels counts for in the estimate of one of them
 
 
-def _ones(mean: Tensor, target: Tensor) -> Tensor:
-    return torch.ones_like(mean)
-
-
 class Moment(NamedTuple):
     """An initial value: a function of a ratio of two sums over the elements of a batch.
 
@@ -31,7 +27,7 @@ class Moment(NamedTuple):
 
     value: Callable[[Tensor], Tensor]
     numerator: Callable[[Tensor, Tensor], Tensor]
-    denominator: Callable[[Tensor, Tensor], Tensor] = _ones
+    denominator: Callable[[Tensor, Tensor], Tensor] = lambda mean, target: torch.ones_like(mean)
 
     def estimate(self, mean: Tensor, target: Tensor, weight: Tensor | None, shape: tuple[int, ...]) -> Tensor:
         """Return one positive value per element of a parameter, or NaN if the batch gives none.

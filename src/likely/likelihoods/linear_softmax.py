@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from likely import _kernels as kernels
 from likely._standardize import unchanged_on_error
-from likely._validation import check_floating, check_positive, unscriptable
+from likely._validation import check_floating, check_positive
 from likely.likelihoods._slot import TEMPERATURE, as_parameter
 from likely.likelihoods.softmax import check_range, per_row, softmax_nll
 from likely.parameters import Predicted
@@ -176,6 +176,3 @@ class TokenTemperature(nn.Module):
                 ignore_index=self.ignore_index,
                 label_smoothing=self.label_smoothing,
             )
-
-    def __prepare_scriptable__(self) -> "TokenTemperature":
-        raise unscriptable(self)

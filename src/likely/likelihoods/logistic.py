@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from likely._special import log_cosh
 from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
@@ -46,12 +47,7 @@ def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     >>> logistic_nll(torch.zeros(2), torch.tensor([1.0, 30.0]), scale=1.0)
     tensor(15.8133)
     """
-    z = (target - prediction) / scale
-    far = z.abs() > 20
-    # Near the target in a form whose slope, tanh(z/2), keeps all its digits; far from it in one that cannot overflow.
-    near = torch.log1p(torch.sinh(0.5 * torch.where(far, 0.0, z)).square())
-    size = torch.where(far, z, 20.0).abs()
-    return torch.where(far, size + 2 * torch.log1p(torch.exp(-size)) - _LOG_4, near) + scale.log()
+    return 2 * log_cosh(0.5 * (target - prediction) / scale) + scale.log()
 
 
 class Logistic(LocationScale, nll=logistic_nll):

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from likely._standardize import unchanged_on_error
-from likely._validation import unscriptable
 from likely.likelihoods._loss import LikelihoodLoss
 from likely.likelihoods._slot import as_parameter, may_start, root_mean_square, scale_slot
 from likely.parameters import Predicted
@@ -86,16 +85,6 @@ class MultiTaskLoss(nn.Module):
         with unchanged_on_error([module for module in self.modules() if isinstance(module, Predicted)]):
             return {name: loss(prediction[name], target[name], **extra(name)) for name, loss in self.losses.items()}
 
-    def start(self, prediction: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
-        """Set the initial values of all tasks' parameters from a batch, as :meth:`likely.NormalLoss.start` does.
-
-        Args:
-            prediction: mapping from names of tasks to predictions.
-            target: mapping from names of tasks to targets.
-        """
-        for name, loss in dict[str, Any](self.losses.items()).items():
-            loss.start(prediction[name], target[name])
-
     def calibrate(self, batches: Iterable[tuple[Mapping[str, Tensor], Mapping[str, Tensor]]]) -> None:
         """Set what all rows share, in every task, exactly at its maximum likelihood, given the predictions.
 
@@ -105,9 +94,6 @@ class MultiTaskLoss(nn.Module):
         seen = list(batches)
         for name, loss in dict[str, Any](self.losses.items()).items():
             loss.calibrate([(prediction[name], target[name]) for prediction, target in seen])
-
-    def __prepare_scriptable__(self) -> "MultiTaskLoss":
-        raise unscriptable(self)
 
 
 class _Weighted(nn.Module):
@@ -119,20 +105,13 @@ class _Weighted(nn.Module):
     def forward(self, prediction: Tensor, target: Tensor, **unused: Any) -> Tensor:
         loss = self.loss(prediction, target)
         if self.training and self.scale.waiting and may_start(loss):
-            self.scale.begin(_root_mean([(loss, 1)]))
+            self.scale.begin(loss.detach().mean().sqrt())
         scale = self.scale()
         return loss / (2 * scale.square()) + scale.log()
 
     @torch.no_grad()
-    def start(self, prediction: Tensor, target: Tensor) -> None:
-        self.calibrate([(prediction, target)])
-
-    @torch.no_grad()
     def calibrate(self, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
-        self.scale.begin(_root_mean([(self.loss(prediction, target), len(target)) for prediction, target in batches]))
-
-
-def _root_mean(losses: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """The scale at which mean losses of so many rows each are most likely."""
-    total = torch.stack([loss.detach().mean() * rows for loss, rows in losses]).sum()
-    return (total / sum(rows for _, rows in losses)).sqrt()
+        total = torch.stack(
+            [self.loss(prediction, target).mean() * len(target) for prediction, target in batches]
+        ).sum()
+        self.scale.begin((total / sum(len(target) for _, target in batches)).sqrt())

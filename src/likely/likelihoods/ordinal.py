@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 
 from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
 from likely.constraints import ShiftedSoftplus
-from likely.likelihoods._distribution import Array, OfForm, check_support
+from likely.likelihoods._distribution import OfForm, ranked_score
 from likely.likelihoods._loss import LikelihoodLoss
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
@@ -145,7 +145,6 @@ class Ordinal(OfForm, nll=ordinal_nll):
     """
 
     arg_constraints: ClassVar = {"loc": constraints.real, "cutpoints": constraints.real_vector}
-    has_enumerate_support = True
 
     def __init__(self, loc: Tensor, cutpoints: Tensor, validate_args: bool | None = None) -> None:
         shape = torch.broadcast_shapes(loc.shape, cutpoints.shape[:-1])
@@ -163,16 +162,21 @@ class Ordinal(OfForm, nll=ordinal_nll):
         return torch.sigmoid(self.cutpoints - self.loc.unsqueeze(-1))
 
     @property
+    def _beyond(self) -> Tensor:
+        """P(X > k) of every class but the last."""
+        return torch.sigmoid(self.loc.unsqueeze(-1) - self.cutpoints)
+
+    @property
     def mean(self) -> Tensor:
         """The mean of the class numbers."""
-        return torch.sigmoid(self.loc.unsqueeze(-1) - self.cutpoints).sum(-1)
+        return self._beyond.sum(-1)
 
     @property
     def variance(self) -> Tensor:
         """The variance of the class numbers."""
-        beyond = torch.sigmoid(self.loc.unsqueeze(-1) - self.cutpoints)
+        beyond = self._beyond
         odd = 2 * torch.arange(beyond.shape[-1], device=beyond.device) + 1
-        return (odd * beyond).sum(-1) - self.mean.square()
+        return (odd * beyond).sum(-1) - beyond.sum(-1).square()
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value).
@@ -197,18 +201,6 @@ class Ordinal(OfForm, nll=ordinal_nll):
             Class numbers, in the broadcast shape.
         """
         return (self._reached < value.unsqueeze(-1)).sum(-1).to(self.loc.dtype)
-
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All class numbers, along a new first axis.
-
-        Args:
-            expand: whether they are repeated over the batch; otherwise its axes have length 1.
-
-        Returns:
-            Class numbers in the dtype of ``loc``, of shape ``(K,) + batch_shape``.
-        """
-        classes = torch.arange(self.cutpoints.shape[-1] + 1).to(self.loc).view(-1, *[1] * self.loc.ndim)
-        return classes.expand(-1, *self.batch_shape) if expand else classes
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draw class numbers, without gradients.
@@ -279,17 +271,10 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
         return {"reduction": reduction, "validate_args": self.validate_args}
 
 
-def _crps(distribution: Ordinal, y: Array) -> Array:
-    """The ranked probability score."""
-    check_support(distribution, y)
-    reached = np.arange(distribution.cutpoints.shape[-1]) >= y[..., None]
-    return np.square(distribution._reached.numpy() - reached).sum(-1)
-
-
 register(
     OrdinalLoss,
     support=constraints.nonnegative_integer,
-    crps=_crps,
+    crps=lambda forecast, y: ranked_score(forecast, forecast._reached.numpy(), y),
     start=lambda y, weight: np.zeros(y.shape[1:]),  # the cut points take the shares
     parameter_axes=lambda y: {"cutpoints": (max(int(y.max()), 1),)},
 )

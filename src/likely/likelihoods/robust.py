@@ -169,9 +169,8 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
         """E f(z, α) of an even function that is not negative; the logarithm of a large one is added to a small one."""
         alpha = self.alpha[..., None, None]
         end = torch.asinh(_reach(self.alpha.detach(), 80.0)) + beyond
-        z, log_density, width = _on_panels(self.alpha, end, _PANELS_OF_HALF_LINE)
-        terms = torch.exp(log_density + f(z, alpha).log())
-        return 2 * (terms * width * torch.as_tensor(gauss_legendre()[1]).to(alpha)).sum((-2, -1))
+        z, log_density, weights = _on_panels(self.alpha, end, _PANELS_OF_HALF_LINE)
+        return 2 * (torch.exp(log_density + f(z, alpha).log()) * weights).sum((-2, -1))
 
     def _standard_cdf(self, z: Tensor) -> Tensor:
         z, alpha = torch.broadcast_tensors(z, self.alpha)
@@ -196,19 +195,19 @@ def _reach(alpha: Tensor, depth: float = 38.0) -> Tensor:
 
 
 def _on_panels(alpha: Tensor, end: Tensor, panels: int, count: int = NODES) -> tuple[Tensor, Tensor, Tensor]:
-    """Points z = sinh v on panels over v ≤ end, the logarithm of the density of v there, and the panels' width."""
-    nodes = torch.as_tensor(gauss_legendre(count)[0]).to(alpha)
+    """Points z = sinh v on panels over v ≤ end, the logarithm of the density of v there, and the points' weights."""
+    nodes, weights, _ = (torch.as_tensor(values).to(alpha) for values in gauss_legendre(count))
     places = (torch.arange(panels).to(alpha)[:, None] + nodes) / panels
     v, alpha = end[..., None, None] * places, alpha[..., None, None]
     z, log_cosh = torch.sinh(v), v + torch.log1p(torch.exp(-2 * v)) - math.log(2)
-    return z, log_cosh - rho(z, alpha) - log_partition(alpha), end[..., None, None] / panels
+    return z, log_cosh - rho(z, alpha) - log_partition(alpha), end[..., None, None] / panels * weights
 
 
 def _half_mass(z: Tensor, alpha: Tensor) -> Tensor:
     """The probability between 0 and z ≥ 0."""
     end = torch.asinh(torch.minimum(z, _reach(alpha.detach())))
-    _, log_density, width = _on_panels(alpha, end, 1, 48)
-    return (log_density.exp() * width * torch.as_tensor(gauss_legendre(48)[1]).to(alpha)).sum((-2, -1))
+    _, log_density, weights = _on_panels(alpha, end, 1, 48)
+    return (log_density.exp() * weights).sum((-2, -1))
 
 
 def _quantile(p: Array, alpha: Array) -> Array:
@@ -280,12 +279,12 @@ def _crps(distribution: Robust, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     alpha = np.broadcast_to(distribution.alpha.numpy(), z.shape).flatten()
     crps = over_distinct(_crps_constant, alpha, cells=_PANELS_OF_HALF_LINE * NODES)
-    size, weights = torch.from_numpy(np.abs(z).ravel()), torch.as_tensor(gauss_legendre()[1])
+    size = torch.from_numpy(np.abs(z).ravel())
     for block in row_blocks(len(size), _PANELS_TO_RESIDUAL * NODES):
         shape = torch.from_numpy(alpha[block])
         end = torch.minimum(torch.asinh(size[block]), _end(shape))
-        x, log_density, width = _on_panels(shape, end, _PANELS_TO_RESIDUAL)
-        mass = log_density.exp() * width * weights
+        x, log_density, weights = _on_panels(shape, end, _PANELS_TO_RESIDUAL)
+        mass = log_density.exp() * weights
         crps[block] += 2 * (size[block] * mass.sum((1, 2)) - (mass * x).sum((1, 2))).numpy()
     return scale * crps.reshape(z.shape)
 
@@ -293,13 +292,12 @@ def _crps(distribution: Robust, y: Array) -> Array:
 def _crps_constant(alpha: Array) -> Array:
     """2∫(1 - F)²: the tails at the nodes are sums over the panels to their right."""
     shape = torch.from_numpy(alpha)
-    _, weights, upto = (torch.as_tensor(values) for values in gauss_legendre())
-    x, log_density, width = _on_panels(shape, _end(shape), _PANELS_OF_HALF_LINE)
+    end, upto = _end(shape), torch.as_tensor(gauss_legendre()[2])
+    x, log_density, weights = _on_panels(shape, end, _PANELS_OF_HALF_LINE)
     density = log_density.exp()
-    mass = (density * width * weights).sum(-1)
-    from_here = mass.flip(1).cumsum(1).flip(1)
-    tail = from_here[..., None] - width * (density @ upto.T)
-    return 2 * (tail**2 * torch.cosh(torch.asinh(x)) * width * weights).sum((1, 2)).numpy()
+    from_here = (density * weights).sum(-1).flip(1).cumsum(1).flip(1)
+    tail = from_here[..., None] - end[:, None, None] / _PANELS_OF_HALF_LINE * (density @ upto.T)
+    return 2 * (tail**2 * torch.cosh(torch.asinh(x)) * weights).sum((1, 2)).numpy()
 
 
 def _end(alpha: Tensor) -> Tensor:

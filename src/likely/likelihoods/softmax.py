@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch import distributions as td
@@ -21,7 +20,7 @@ from likely._validation import (
     may_look,
     promote,
 )
-from likely.likelihoods._distribution import Array, check_support
+from likely.likelihoods._distribution import ranked_score
 from likely.likelihoods._fused import Fused
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
@@ -241,18 +240,17 @@ def tempered(logits: Tensor, labels: Tensor, inverse: Tensor | float) -> tuple[T
     neither depends on the label. A row whose own class is ruled out (-∞) has an infinite NLL at every temperature:
     it tells nothing, and all three are zero.
     """
-    tau = inverse[:, None] if isinstance(inverse, Tensor) else inverse
+    tau = inverse[:, None] if isinstance(inverse, Tensor) else inverse  # per row, or for all
     shifted = (logits - logits.amax(1, keepdim=True)).clamp_(min=_RULED_OUT)
     powers = (shifted * tau).exp_()
     total = powers.sum(1)
     chosen = shifted.gather(1, labels[:, None])[:, 0]
     first = powers.mul_(shifted).sum(1) / total
     second = powers.mul_(shifted).sum(1) / total
-    scale = inverse if isinstance(inverse, Tensor) else float(inverse)
     possible = (chosen > _RULED_OUT).to(first)
     chosen = chosen * possible
     curvature = (second - first.square()).clamp(min=0)
-    return (total.log() - scale * chosen) * possible, (first - chosen) * possible, curvature * possible
+    return (total.log() - inverse * chosen) * possible, (first - chosen) * possible, curvature * possible
 
 
 def softmax_slopes(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -362,11 +360,8 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         return td.Categorical(logits=logits / phi["temperature"].unsqueeze(-1))
 
 
-def _crps(distribution: td.Categorical, y: Array) -> Array:
-    """The ranked probability score: classes are taken in their order."""
-    check_support(distribution, y)
-    reached = np.arange(distribution.param_shape[-1] - 1) >= y[..., None]
-    return np.square(distribution.probs.numpy().cumsum(-1)[..., :-1] - reached).sum(-1)
-
-
-register(SoftmaxLoss, support=constraints.nonnegative_integer, crps=_crps)
+register(
+    SoftmaxLoss,
+    support=constraints.nonnegative_integer,
+    crps=lambda forecast, y: ranked_score(forecast, forecast.probs.numpy().cumsum(-1)[..., :-1], y),
+)

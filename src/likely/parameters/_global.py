@@ -73,6 +73,4 @@ class Global(Parameter):
         Returns:
             A tensor of shape ``shape``.
         """
-        if not self.ready:
-            self._check_ready()
-        return self._constrain(self.raw)
+        return self._constrain(self.unconstrained(features, index))
