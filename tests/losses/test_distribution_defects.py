@@ -254,8 +254,12 @@ def test_the_cdf_takes_whole_counts_as_integers():
         torch.testing.assert_close(d.cdf(torch.tensor([0, 2])), d.cdf(torch.tensor([0.0, 2.0])))
 
 
-def test_ordinal_probabilities_sum_to_one_and_have_its_mean():
+def test_ordinal_enumerates_its_classes():
     d = Ordinal(torch.tensor([0.0, 1.0]), torch.tensor([-1.0, 0.5, 2.0]))
-    classes = torch.arange(4.0)[:, None].expand(4, 2)
+    classes = d.enumerate_support()
+    assert d.has_enumerate_support
+    assert classes.tolist() == [[k, k] for k in range(4)]
+    assert d.enumerate_support(expand=False).shape == (4, 1)
     torch.testing.assert_close(d.log_prob(classes).exp().sum(0), torch.ones(2))
     np.testing.assert_allclose((d.log_prob(classes).exp() * classes).sum(0), d.mean, rtol=1e-6)
+    assert Ordinal(torch.tensor(0.0), torch.tensor([0.0])).enumerate_support().tolist() == [0.0, 1.0]

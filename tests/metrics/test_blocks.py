@@ -247,8 +247,8 @@ def test_what_needs_all_rows_says_so():
     lazy = in_blocks(y, 3), in_blocks(p, 3)
     with pytest.raises(ValueError, match="bins of equal weight need all rows at once: pass strategy='uniform'"):
         metrics.expected_calibration_error(*lazy, strategy="quantile")
-    with pytest.raises(TypeError, match="miscalibration_area needs all rows at once"):
-        metrics.miscalibration_area(lazy[0], mean=lazy[0], scale=1.0)
+    with pytest.raises(TypeError, match="calibration_refinement needs all rows at once"):
+        metrics.calibration_refinement(*lazy)
     with pytest.raises(TypeError, match="miscalibration_area needs all rows at once"):
         Running(metrics.miscalibration_area)
     with pytest.raises(TypeError, match="give mean= and scale=, or use Running"):

@@ -182,6 +182,7 @@ def test_likelihood_from_logits():
 def test_one_row():
     for metric in (expected_calibration_error, maximum_calibration_error, metrics.smooth_calibration_error):
         assert metric([1], [0.7]) == pytest.approx(0.3, abs=1e-6)
+    assert metrics.calibration_refinement([1], [0.7], cv=None).refinement >= 0
 
 
 def test_many_rows_and_classes_in_half_precision():

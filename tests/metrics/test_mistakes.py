@@ -67,6 +67,14 @@ MISTAKES = {
         "reduction must be one of",
     ),
     "no bandwidth": (lambda: m.smooth_calibration_error(y, p, bandwidth=0), ValueError, "bandwidth must be ≥ 0.0001"),
+    "unknown loss": (lambda: m.calibration_refinement(y, p, loss="mse"), ValueError, "loss must be one of nll, brier"),
+    "one fold": (lambda: m.calibration_refinement(y, p, cv=1), ValueError, "needs cv ≥ 2 and two rows.*pass cv=None"),
+    "one row to cross-fit": (
+        lambda: m.calibration_refinement([1], [0.5]),
+        ValueError,
+        "got cv=5 and 1",
+    ),
+    "no prediction to split": (lambda: m.calibration_refinement(y), ValueError, "give either y_prob or logits="),
     # Likelihoods
     "nothing predicted": (lambda: m.negative_log_likelihood(y), ValueError, "give exactly one of y_pred"),
     "two predictions": (lambda: m.negative_log_likelihood(y, p, logits=p), ValueError, "give exactly one of y_pred"),

@@ -24,6 +24,7 @@ CLASSIFICATION = {
     "brier": lambda y, p, w: metrics.brier_score(y, p, sample_weight=w),
     "decomposition": lambda y, p, w: np.array(metrics.brier_decomposition(y, p, sample_weight=w)),
     "nll": lambda y, p, w: metrics.negative_log_likelihood(y, p, sample_weight=w),
+    "split in sample": lambda y, p, w: np.array(metrics.calibration_refinement(y, p, cv=None, sample_weight=w)),
 }
 # Their correction for the size of the bins takes a repeated row for what it is: no new row.
 DEBIASED = {

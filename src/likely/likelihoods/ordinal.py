@@ -145,6 +145,7 @@ class Ordinal(OfForm, nll=ordinal_nll):
     """
 
     arg_constraints: ClassVar = {"loc": constraints.real, "cutpoints": constraints.real_vector}
+    has_enumerate_support = True
 
     def __init__(self, loc: Tensor, cutpoints: Tensor, validate_args: bool | None = None) -> None:
         shape = torch.broadcast_shapes(loc.shape, cutpoints.shape[:-1])
@@ -201,6 +202,18 @@ class Ordinal(OfForm, nll=ordinal_nll):
             Class numbers, in the broadcast shape.
         """
         return (self._reached < value.unsqueeze(-1)).sum(-1).to(self.loc.dtype)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All class numbers, along a new first axis.
+
+        Args:
+            expand: whether they are repeated over the batch; otherwise its axes have length 1.
+
+        Returns:
+            Class numbers in the dtype of ``loc``, of shape ``(K,) + batch_shape``.
+        """
+        classes = torch.arange(self.cutpoints.shape[-1] + 1).to(self.loc).view(-1, *[1] * self.loc.ndim)
+        return classes.expand(-1, *self.batch_shape) if expand else classes
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draw class numbers, without gradients.

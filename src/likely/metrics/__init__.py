@@ -11,6 +11,7 @@ rows in memory. One argument is the table, the others name its columns.
 
 from likely.metrics._bins import *
 from likely.metrics._blocks import *
+from likely.metrics._refinement import *
 from likely.metrics._scores import *
 from likely.metrics.classification import *
 from likely.metrics.regression import *

@@ -302,7 +302,8 @@ class Running:
 
     Args:
         metric: a function of :mod:`likely.metrics`, except those that need all rows at once:
-            :func:`miscalibration_area`, and bins of equal weight (``strategy="quantile"``).
+            :func:`miscalibration_area`, :func:`calibration_refinement`, and bins of equal weight
+            (``strategy="quantile"``).
         **kwargs: arguments of that function that are the same for all rows, such as ``n_bins=15``.
 
     Raises:

@@ -64,7 +64,7 @@ def negative_log_likelihood(
         1.981439
 
     See Also:
-        :func:`brier_score`, :func:`crps`.
+        :func:`brier_score`, :func:`crps`, :func:`calibration_refinement`.
     """
     if sum(form is not None for form in (y_pred, logits, mean)) != 1:
         raise ValueError("give exactly one of y_pred (probabilities or a distribution), logits=, or mean= with scale=")

@@ -244,7 +244,8 @@ def brier_score(
         0.15
 
     See Also:
-        :func:`brier_decomposition`, which splits it into parts; :func:`negative_log_likelihood`.
+        :func:`brier_decomposition` and :func:`calibration_refinement`, which split it into parts;
+        :func:`negative_log_likelihood`.
     """
     data = classified(y_true, y_prob, sample_weight)
     rows, classes = data.probabilities.shape
@@ -343,5 +344,8 @@ def brier_decomposition(
         (0.0125, 0.0625, 0.1875)
         >>> round(parts.score - brier_score(y, p), 12)
         0.0
+
+    See Also:
+        :func:`calibration_refinement`, a split without bins.
     """
     return _decomposed(sums_of_classes(y_true, y_prob, sample_weight, n_bins=n_bins, strategy=strategy), scale_by_half)
