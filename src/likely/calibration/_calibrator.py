@@ -170,6 +170,8 @@ class Calibrator(BaseEstimator):
         :class:`AutoCalibrator`.
     """
 
+    reads_features = False  # whether the temperature of a row may depend on its features
+
     inputs: str = "logits"
 
     @all_or_nothing

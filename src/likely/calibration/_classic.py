@@ -57,7 +57,6 @@ class _OneVersusRest(Calibrator):
     """
 
     curves_: list[Any]
-    share_ = temperature_ = 1.0  # of files that hold neither
     _curve: Callable[..., Any]  # of odds, whether they are of the class, and weights
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:

@@ -174,8 +174,7 @@ class ScaleCalibrator(BaseEstimator):
         :class:`GlobalScale`, :class:`LinearScale`, :class:`DeepScale`, :class:`IsotonicScale`, :class:`AutoScale`.
     """
 
-    n_features_ = 0  # for a loaded model that reads no features
-    _reads_features = False  # whether the scale of a row depends on its features
+    reads_features = False  # whether the scale of a row may depend on its features
 
     likelihood: str = "normal"
 
@@ -261,7 +260,7 @@ class ScaleCalibrator(BaseEstimator):
 
     @property
     def _family(self) -> Family:
-        if self.likelihood not in FAMILIES:
+        if self.likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
             raise ValueError(f"likelihood must be one of {', '.join(map(repr, FAMILIES))}, got {self.likelihood!r}")
         return FAMILIES[self.likelihood]
 
@@ -283,7 +282,7 @@ class ScaleCalibrator(BaseEstimator):
                 f"the calibrator was fitted with{'' if self.has_scale_ else 'out'} scales: do the same here"
             )
         width, fitted = rows.width, self.n_features_
-        if width != fitted and (self._reads_features or (width and fitted)):
+        if width != fitted and (self.reads_features or (width and fitted)):
             raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
         return rows.scale * self.global_scale_ * self._factor(rows)
 

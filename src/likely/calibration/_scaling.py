@@ -250,7 +250,6 @@ class VectorScaling(Calibrator):
     """
 
     _matrix = False
-    mixing_ = np.zeros((0, 0))
 
     penalty: str | float | None = "evidence"
 

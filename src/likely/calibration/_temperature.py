@@ -254,6 +254,7 @@ class FeatureTemperature(LinearTemperature):
     # The features of a network are redundant. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
     # to 2,500 rows, in a tenth of the time.
     _directions = 128
+    reads_features = True
 
     @property
     def n_features_(self) -> int:
@@ -309,6 +310,8 @@ class DeepTemperature(DeepCalibrator, _RowTemperature):
     See Also:
         :class:`FeatureTemperature`, linear; :class:`DeepScale` for regressors.
     """
+
+    reads_features = True
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         self.n_features_ = 0 if features is None else features.shape[1]

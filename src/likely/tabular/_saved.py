@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Self
 
@@ -22,8 +23,8 @@ from torch import nn
 
 from likely._random import Seeded
 from likely._rows.columns import as_codes, each_column, is_frame
-from likely._saving.archive import packed, read_archive, unpacked, write_archive
-from likely._saving.codec import Codec, Unsaved
+from likely._saving.archive import packed, read_archive, write_archive
+from likely._saving.codec import Codec, RecordReader, Unsaved
 from likely._typing import Index
 from likely.tabular._columns import Dates, LevelCodes, Numbers, TableColumns
 from likely.tabular._encoders import Encoders, Indicator, MeanEncoding, Number
@@ -52,23 +53,25 @@ OTHERWISE = "leave it out by model=[…], or save the whole model with joblib or
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator; see its ``save``."""
     check_is_fitted(estimator)
-    skipped = {*estimator.get_params(deep=False), *PASSING}
-    fitted = {name: value for name, value in vars(estimator).items() if name not in skipped}
+    _, codec = _codec(type(estimator))
+    plain = copy.copy(estimator)
     rows = estimator._sample
-    fitted["_sample"] = PlainFrame.of(rows, estimator.columns_) if is_frame(rows) else np.asarray(rows)
-    header, arrays = packed(CODEC, _name(type(estimator)), estimator, fitted)
-    _check_equal(estimator, unpacked(CODEC, type(estimator), header, arrays))
+    plain._sample = PlainFrame.of(rows, estimator.columns_) if is_frame(rows) else np.asarray(rows)
+    header, arrays = packed(codec, plain)
+    _check_equal(estimator, RecordReader(codec, arrays).read(header["model"]))
     write_archive(path, header, arrays)
 
 
 def load_model(cls: type, path: str | os.PathLike[str]) -> Any:
     """Return the estimator in a file that :func:`save_model` wrote; see its ``load``."""
-    return read_archive(CODEC, path, cls, _name(cls), lambda model: model._location_and_log_scale(model._sample[:2]))
+    name, codec = _codec(cls)
+    return read_archive(codec, path, name, lambda model: model._location_and_log_scale(model._sample[:2]))
 
 
-def _name(cls: type) -> str:
-    """Return the name of the class of this package that a class is or extends."""
-    return next(base.__name__ for base in cls.__mro__ if base.__name__ in ESTIMATORS)
+def _codec(cls: type) -> tuple[str, Codec]:
+    """Return the name of the class of this package that a class is or extends, and a codec that uses it."""
+    name = next(base.__name__ for base in cls.__mro__ if base.__name__ in ESTIMATORS)
+    return name, replace(CODEC, classes={**CODEC.classes, name: cls})
 
 
 def _check_equal(estimator: Any, restored: Any) -> None:
@@ -166,7 +169,7 @@ def _replace(value: Any) -> Any:
     if isinstance(value, MLP):
         return PlainNetwork(value.state_dict())
     library = type(value).__module__.split(".")[0]
-    if library == "lightgbm":
+    if hasattr(value, "model_to_string"):
         return PlainBooster(value.model_to_string())
     try:
         return PlainState.of(value)
@@ -302,4 +305,4 @@ CLASSES: tuple[type, ...] = (
     Boosted, Native, Flat, Histogram,
     PlainFrame, PlainNetwork, PlainBooster, PlainState, PlainValue,
 )  # fmt: skip
-CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace)
+CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace, skipped=PASSING)
