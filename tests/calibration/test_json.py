@@ -78,7 +78,7 @@ SCALES = {
     "isotonic": IsotonicScale(),
     "isotonic laplace": IsotonicScale(likelihood="laplace"),
     "pipeline": compose(LinearScale(), IsotonicScale()),
-    "auto": AutoScale(candidates=["global", "isotonic"]),
+    "auto": AutoScale(candidates={"global": GlobalScale(), "isotonic": IsotonicScale()}),
 }
 
 

@@ -199,8 +199,9 @@ def test_chains_and_choices_of_scales(kept: int, monkeypatch: pytest.MonkeyPatch
             assert float(losses[0].mean()) == pytest.approx(float(losses[1].mean()), abs=5e-3)
         in_blocks = found.predict_scale(parts[0], parts[1], parts[3]).compute()
         np.testing.assert_allclose(in_blocks, scales[0], rtol=1e-6)
-    chosen = AutoScale(candidates=["global", "isotonic"], cv=3).fit(*parts)
-    assert chosen.name_ == AutoScale(candidates=["global", "isotonic"], cv=3).fit(mean, scale, y, features).name_
+    few = {"global": GlobalScale(), "isotonic": IsotonicScale()}
+    chosen = AutoScale(candidates=few, cv=3).fit(*parts)
+    assert chosen.name_ == AutoScale(candidates=few, cv=3).fit(mean, scale, y, features).name_
 
 
 def test_small_networks_train_on_rows_spread_over_all() -> None:

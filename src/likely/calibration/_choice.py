@@ -206,9 +206,11 @@ class Comparison:
     def __init__(
         self, candidates: Mapping[str, Any], rows: Any, *, cv: int, n_jobs: int | None, random_state: int = 0
     ) -> None:
+        if cv < 2:
+            raise ValueError(f"cv must be 2 or more, got {cv}")
         rows = rows.loaded()
         some = rows.thinned()
-        folds = max(2, min(cv, int(some.count) // 2)) if cv > 1 else None  # at least two rows per fold
+        folds = max(2, min(cv, int(some.count) // 2))  # at least two rows per fold
         fits = CrossFits(some, cv=folds, random_state=random_state, n_jobs=n_jobs)
         self.candidates, self.weight = candidates, some.weight
         self.losses = {name: fits.losses(_chain_of(step)) for name, step in candidates.items() if fits.splits}
@@ -290,8 +292,6 @@ class AutoCalibrator(Calibrator):
     n_jobs: int | None = None
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
-        if self.cv < 2:
-            raise ValueError(f"cv must be 2 or more, got {self.cv}")
         candidates = self.candidates or default_candidates(self.n_classes_, features=rows.features is not None)
         seed = self.random_state
         if not isinstance(seed, Integral):
@@ -333,11 +333,11 @@ class AutoScale(ScaleCalibrator):
     by more than one standard error of the paired difference.
 
     Args:
-        likelihood: ``"normal"`` or ``"laplace"``, for candidates given by name.
-        candidates: list of names, or dictionary from names to calibrators, simplest first. None for ``"global"``,
-            ``"linear"`` and ``"deep"``, then ``"isotonic"``, ``"linear+isotonic"`` and ``"deep+isotonic"``; it is much
-            faster without the networks (``"deep"``).
-        cv: number of folds.
+        likelihood: ``"normal"`` or ``"laplace"``, for the default candidates.
+        candidates: dictionary from names to calibrators, simplest first. None for :class:`GlobalScale`,
+            :class:`LinearScale`, :class:`DeepScale` and :class:`IsotonicScale`, and the second and third followed by
+            the last; it is much faster without the networks of :class:`DeepScale`.
+        cv: number of folds, at least 2.
         n_jobs: number of folds that are fitted in parallel; None for one.
 
     Attributes:
@@ -348,10 +348,10 @@ class AutoScale(ScaleCalibrator):
 
     Example:
         >>> import numpy as np
-        >>> from likely.calibration import AutoScale
+        >>> from likely.calibration import AutoScale, GlobalScale, IsotonicScale
         >>> rng = np.random.default_rng(0)
         >>> mean = rng.normal(size=500)
-        >>> few = ["global", "linear", "isotonic"]
+        >>> few = {"global": GlobalScale(), "isotonic": IsotonicScale()}
         >>> AutoScale(candidates=few).fit(mean, None, mean + rng.normal(size=500)).name_
         'global'
 
@@ -359,12 +359,12 @@ class AutoScale(ScaleCalibrator):
         :class:`CalibratedRegressor`, with ``method="auto"``; :class:`AutoCalibrator` for classifiers.
     """
 
-    candidates: list[str] | dict[str, Any] | None = None
+    candidates: dict[str, Any] | None = None
     cv: int = 5
     n_jobs: int | None = None
 
     def _fit_rows(self, rows: Forecasts) -> Self:
-        candidates = self._candidates()
+        candidates = self.candidates or default_scales(self.likelihood)
         compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs)
         self.name_, self.scores_, self.behind_ = next(iter(candidates)), compared.scores, compared.behind
         for name in compared.losses:
@@ -379,16 +379,12 @@ class AutoScale(ScaleCalibrator):
     def _scales(self, rows: Forecasts) -> Tensor:
         return self.calibrator_._scales(rows)
 
-    def _candidates(self) -> dict[str, Any]:
-        if isinstance(self.candidates, dict) and self.candidates:
-            return self.candidates
-        single = {name: kind(likelihood=self.likelihood) for name, kind in SCALE_METHODS.items() if name != "auto"}
-        pairs = {f"{name}+isotonic": compose(single[name], single["isotonic"]) for name in ("linear", "deep")}
-        known: dict[str, Any] = single | pairs
-        chosen = list(known) if self.candidates is None else self.candidates
-        if not chosen or not set(chosen) <= set(known):
-            raise ValueError(f"candidates must be some of {', '.join(known)}; got {self.candidates!r}")
-        return {name: known[name] for name in known if name in chosen}
+
+def default_scales(likelihood: str) -> dict[str, Any]:
+    """Return the default candidates of ``AutoScale``, simplest first."""
+    single = {name: kind(likelihood=likelihood) for name, kind in SCALE_METHODS.items() if name != "auto"}
+    pairs = {f"{name}+isotonic": compose(single[name], single["isotonic"]) for name in ("linear", "deep")}
+    return {**single, **pairs}
 
 
 METHODS: dict[str, type[Calibrator]] = {

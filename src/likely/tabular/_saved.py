@@ -195,6 +195,7 @@ TREES = (ExtraTreesClassifier, ExtraTreesRegressor, HistGradientBoostingClassifi
 BOOSTING = "sklearn.ensemble._hist_gradient_boosting"
 LISTED = {
     "builtins": ["slice"],
+    "numpy": ["float32", "float64"],
     "functools": ["partial"],
     "sklearn.ensemble._forest": ["ExtraTreesClassifier", "ExtraTreesRegressor"],
     "sklearn.tree._classes": ["ExtraTreeClassifier", "ExtraTreeRegressor"],
@@ -206,6 +207,7 @@ LISTED = {
     "sklearn.preprocessing._encoders": ["OrdinalEncoder"],
     "sklearn.preprocessing._function_transformer": ["FunctionTransformer"],
     "sklearn.preprocessing._label": ["LabelEncoder"],
+    "sklearn.utils.validation": ["check_array"],
     "sklearn._loss.link": ["IdentityLink", "Interval", "LogitLink", "LogLink", "MultinomialLogit"],
     "sklearn._loss.loss": [
         "HalfBinomialLoss", "HalfGammaLoss", "HalfMultinomialLoss", "HalfPoissonLoss", "HalfSquaredError",
@@ -214,40 +216,31 @@ LISTED = {
         "CyHalfBinomialLoss", "CyHalfGammaLoss", "CyHalfMultinomialLoss", "CyHalfPoissonLoss", "CyHalfSquaredError",
     ],
 }  # fmt: skip
-VALUES = {"check_array": check_array, "float64": np.float64, "float32": np.float32}  # parts that are no objects
-
-
-@dataclass(frozen=True)
-class PlainValue:
-    """A function or a type, by its name in ``VALUES``."""
-
-    name: str
-
-    def restored(self) -> Any:
-        """Return it."""
-        return VALUES[self.name]
+THEMSELVES = (check_array, np.float64, np.float32)  # parts that are no objects
 
 
 @dataclass(frozen=True)
 class PlainState:
-    """An object of a listed class: the arguments of ``__new__``, and the state of ``__setstate__``."""
+    """An object of a listed class: the arguments of ``__new__``, and the state of ``__setstate__``.
+
+    Without arguments it is the class or function itself.
+    """
 
     module: str
     name: str
-    args: tuple[Any, ...]
+    args: tuple[Any, ...] | None
     state: Any
 
     @classmethod
-    def of(cls, value: Any) -> PlainState | PlainValue | None:
+    def of(cls, value: Any) -> Self | None:
         """Convert an object of a listed class; None for a random generator, which only a fit needs.
 
         Raises KeyError for an object of any other class.
         """
         if isinstance(value, np.random.Generator):
             return None
-        for name, listed in VALUES.items():
-            if value is listed:
-                return PlainValue(name)
+        if any(value is one for one in THEMSELVES):
+            return cls(value.__module__, value.__name__, None, None)
         kind = type(value)
         if kind.__name__ not in LISTED[kind.__module__]:
             raise KeyError(kind.__name__)
@@ -263,6 +256,8 @@ class PlainState:
         if self.name not in LISTED.get(self.module, ()):
             raise ValueError(f"it has a part of an unknown class, {self.module[:40]}.{self.name[:40]}")
         kind = getattr(import_module(self.module), self.name)
+        if self.args is None:
+            return kind
         value = kind.__new__(kind, *self.args)
         if self.state is not None and hasattr(value, "__setstate__"):
             value.__setstate__(self.state)
@@ -303,6 +298,6 @@ CLASSES: tuple[type, ...] = (
     ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion, AtomTarget,
     LinearModel, Smooth, Network, Forest,
     Boosted, Native, Flat, Histogram,
-    PlainFrame, PlainNetwork, PlainBooster, PlainState, PlainValue,
+    PlainFrame, PlainNetwork, PlainBooster, PlainState,
 )  # fmt: skip
 CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace, skipped=PASSING)
