@@ -301,7 +301,7 @@ class TestRefusals:
     def test_distributions_and_other_classes(self) -> None:
         mean, scale, y, _ = forecasts(90)
         fitted = GlobalScale().fit(mean, scale, y)
-        with pytest.raises(TypeError, match="use predict_scale or predict_interval"):
+        with pytest.raises(ValueError, match="call predict_scale or predict_interval"):
             fitted.distribution(cut(mean, 3), cut(scale, 3))
         calibrated = GlobalTemperature().fit(self.logits, self.y)
         with pytest.raises(ValueError, match="logits have 3 classes, the calibrator was fitted on 4"):

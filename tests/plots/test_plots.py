@@ -70,7 +70,7 @@ def test_reliability_of_an_estimator():
     X = np.random.default_rng(0).normal(size=(200, 2))
     y = np.where(X[:, 0] > 0, "yes", "no")
     model = LogisticRegression().fit(X, y)
-    display = drawn(ReliabilityDisplay.from_estimator(model, X, y, histogram=False))
+    display = drawn(ReliabilityDisplay.from_estimator(model, X, y))
     assert display.ece == pytest.approx(expected_calibration_error(y == "yes", model.predict_proba(X)))
     assert display.ax_.lines[1].get_label().startswith("LogisticRegression")
     with pytest.raises(ValueError, match="not fitted with: maybe"):
@@ -98,8 +98,6 @@ def test_pit_with_weights():
 def test_pit_mistakes():
     with pytest.raises(ValueError, match="n_bins"):
         PITDisplay.from_predictions([0.0], mean=[0.0], scale=1.0, n_bins=0)
-    with pytest.raises(ValueError, match="band must lie"):
-        PITDisplay.from_predictions([0.0], mean=[0.0], scale=1.0, band=1.0)
 
 
 def intervals(rows=300):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.pipeline import _name_estimators
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
 from torch.distributions import Distribution
@@ -110,13 +108,6 @@ class Composition(Composed, Calibrator):
         for step in self.fitted_:
             logits = step._calibrate(logits, features)
         return logits
-
-    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        total = logits.new_ones(len(logits))
-        for step in self.fitted_:
-            total = total * step._temperatures(logits, features)
-            logits = step._calibrate(logits, features)
-        return total
 
 
 class ScalePipeline(Composed, ScaleCalibrator):
@@ -288,15 +279,12 @@ class AutoCalibrator(Calibrator):
     _: KW_ONLY
     cv: int = 5
     slack: float = 2.0
-    random_state: Any = 0
+    random_state: int = 0
     n_jobs: int | None = None
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
         candidates = self.candidates or default_candidates(self.n_classes_, features=rows.features is not None)
-        seed = self.random_state
-        if not isinstance(seed, Integral):
-            seed = check_random_state(seed).randint(2**31 - 1)
-        compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs, random_state=int(seed))
+        compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs, random_state=self.random_state)
         self.name_, self.scores_, self.behind_ = compared.best, compared.scores, compared.behind
         chosen = [name for name, errors in self.behind_.items() if errors < self.slack] or [self.name_]
         self.members_ = {name: compared.refitted(name) for name in chosen}
@@ -306,10 +294,6 @@ class AutoCalibrator(Calibrator):
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return torch.stack([member._calibrate(logits, features) for member in self.members_.values()]).mean(0)
-
-    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        inverse = [1 / member._temperatures(logits, features) for member in self.members_.values()]
-        return 1 / torch.stack(inverse).mean(0)
 
 
 def default_candidates(classes: int, *, features: bool = False) -> dict[str, Calibrator]:

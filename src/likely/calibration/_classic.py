@@ -56,7 +56,6 @@ class _OneVersusRest(Calibrator):
     A curve needs its rows at once: of a large table, as many as can be kept, spread evenly over it.
     """
 
-    curves_: list[Any]
     _curve: Callable[..., Any]  # of odds, whether they are of the class, and weights
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:

@@ -33,7 +33,6 @@ from likely.calibration._row_scale import MetRanges
 _POSITIVE, _ANY = Numbers(low=SMALLEST), Numbers(None, 0.0, np.inf)
 NUMBERS = {  # C stands for classes, d for columns, n for networks and h for their hidden units
     **dict.fromkeys(("temperature_", "global_temperature_", "global_scale_", "df", "scale"), _POSITIVE),
-    **dict.fromkeys(("slope", "intercept"), Numbers()),
     "share_": Numbers(low=0.0, high=1.0),
     **dict.fromkeys(("precision", "precision_"), _ANY),
     **dict.fromkeys(("factors_", "bias_"), Numbers("C")),

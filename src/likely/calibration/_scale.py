@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing, check_features
 from likely._rows.contents import Keys, contents
-from likely._rows.sources import by_blocks, is_source, spooled
+from likely._rows.sources import by_blocks, refuse_blocks, spooled
 from likely._solvers.evidence import Evaluate
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
@@ -215,13 +215,10 @@ class ScaleCalibrator(BaseEstimator):
             A torch distribution of batch shape (n,), with ``log_prob``, ``cdf``, ``icdf`` and ``sample``.
 
         Raises:
-            TypeError: the rows are in blocks; :meth:`predict_scale` and :meth:`predict_interval` take these.
+            ValueError: the rows are in blocks; :meth:`predict_scale` and :meth:`predict_interval` take these.
         """
         check_is_fitted(self)
-        if is_source(mean):
-            raise TypeError(
-                "distributions are of rows in memory: use predict_scale or predict_interval, which take blocks"
-            )
+        refuse_blocks(mean, "distribution", "predict_scale or predict_interval")
         return self._distribution(Forecasts.checked(mean, scale, features))
 
     @by_blocks(per_row="scale features", frames=False)
