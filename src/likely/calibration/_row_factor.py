@@ -101,7 +101,8 @@ class DeepCalibrator:
         weights = [layer.detach() for layer in layers]
         u = _outputs(weights, x).mean(0)
         ends = np.array([float(u.min()), float(u.max())])
-        self.networks_ = Networks(*(layer.cpu().numpy() for layer in weights), ends) if self.n_iter_ else None
+        first, shift, last, bias = (layer.cpu().numpy() for layer in weights)
+        self.networks_ = Networks(first, shift, last, bias, ends) if self.n_iter_ else None
 
     def _start(self, x: Tensor) -> nn.ParameterList:
         columns, random = x.shape[1], torch.Generator().manual_seed(self.random_state)
