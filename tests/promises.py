@@ -422,7 +422,7 @@ _TRAINED = {"order of columns": DRAWN, "weights as repeats": BATCHES}
 
 REGRESSOR, CLASSIFIER, DETECTOR, LOGITS, FORECASTS = Regressor(), Classifier(), Detector(), Logits(), Forecasts()
 
-_FEW = {name: calibration.SCALE_METHODS[name]() for name in ("global", "linear", "isotonic")}
+_SCALES = {name: calibration.SCALE_METHODS[name]() for name in ("global", "linear", "isotonic")}
 SUBJECTS = [
     Subject(linear.DynamicRegression, REGRESSOR),
     Subject(linear.DynamicRidge, REGRESSOR),
@@ -455,7 +455,7 @@ SUBJECTS = [
     Subject(calibration.LinearScale, FORECASTS),
     Subject(calibration.IsotonicScale, FORECASTS),
     Subject(calibration.DeepScale, FORECASTS, except_for={"order of columns": DRAWN}, single=True),
-    Subject(lambda: calibration.AutoScale(candidates=_FEW), FORECASTS),
+    Subject(lambda: calibration.AutoScale(candidates=_SCALES), FORECASTS),
     Subject(lambda: calibration.compose(calibration.LinearScale(), calibration.IsotonicScale()), FORECASTS),
     Subject(outliers.ScatterDetector, DETECTOR),
     Subject(lambda: outliers.LikelihoodDetector(random_state=0), DETECTOR),
