@@ -422,6 +422,7 @@ _TRAINED = {"order of columns": DRAWN, "weights as repeats": BATCHES}
 
 REGRESSOR, CLASSIFIER, DETECTOR, LOGITS, FORECASTS = Regressor(), Classifier(), Detector(), Logits(), Forecasts()
 
+_SCALES = {name: calibration.SCALE_METHODS[name]() for name in ("global", "linear", "isotonic")}
 SUBJECTS = [
     Subject(linear.DynamicRegression, REGRESSOR),
     Subject(linear.DynamicRidge, REGRESSOR),
@@ -454,7 +455,7 @@ SUBJECTS = [
     Subject(calibration.LinearScale, FORECASTS),
     Subject(calibration.IsotonicScale, FORECASTS),
     Subject(lambda: calibration.DeepScale(max_iter=40), FORECASTS, except_for={"order of columns": DRAWN}, single=True),
-    Subject(lambda: calibration.AutoScale(candidates=["global", "linear", "isotonic"], cv=2), FORECASTS),
+    Subject(lambda: calibration.AutoScale(candidates=_SCALES, cv=2), FORECASTS),
     Subject(lambda: calibration.compose(calibration.LinearScale(), calibration.IsotonicScale()), FORECASTS),
     Subject(outliers.ScatterDetector, DETECTOR),
     Subject(lambda: outliers.LikelihoodDetector(random_state=0), DETECTOR),

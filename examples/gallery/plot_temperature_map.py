@@ -10,11 +10,11 @@ stay as they are.
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import LogNorm
 from sklearn.datasets import make_moons
 from sklearn.neural_network import MLPClassifier
 
 from likely.calibration import DeepTemperature
-from likely.plots import TemperatureMapDisplay
 
 network = MLPClassifier((32, 32), random_state=0, max_iter=500)
 network.fit(*make_moons(500, noise=0.15, random_state=0))
@@ -33,14 +33,18 @@ def logits(points):
 calibrator = DeepTemperature(random_state=0).fit(logits(X), y, features=X)
 
 # %%
-# The map has the temperature of every place in the plane. Every fourth row is drawn.
-
-
-def temperature(points):
-    return calibrator.temperature(logits(points), points)
-
+# The map has the temperature of every place in the plane, in logarithmic colours, since a temperature multiplies. Every
+# fourth row is drawn.
+across, up = np.meshgrid(*np.linspace(X.min(0) - 0.3, X.max(0) + 0.3, 200).T)
+places = np.stack([across, up], axis=-1).reshape(-1, 2)
+temperature = calibrator.temperature(logits(places), places).reshape(across.shape)
 
 fig, ax = plt.subplots(figsize=(7.0, 4.8), layout="constrained")
-TemperatureMapDisplay.from_function(temperature, X[::4], y[::4], s=26, ax=ax)
+mesh = ax.pcolormesh(across, up, temperature, norm=LogNorm(), shading="auto", rasterized=True)
+fig.colorbar(mesh, label="Temperature")
+for kind, marker in enumerate("os"):
+    points = X[::4][y[::4] == kind]
+    ax.scatter(*points.T, s=26, marker=marker, edgecolor="white", linewidth=0.7, label=f"class {kind}")
+ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
 ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
 plt.show()

@@ -21,7 +21,6 @@ from likely.calibration import (
     VectorScaling,
 )
 from likely.calibration._calibrator import Calibrator
-from likely.calibration._saved import from_json, to_json
 from pairwise import together
 
 CALIBRATORS: dict[str, Callable[[], Calibrator]] = {
@@ -70,17 +69,6 @@ def test_many_rows_leave_platts_sigmoids_as_they_are() -> None:
     y = rng.integers(0, 3, 5000)
     logits = 3 * np.eye(3)[y] + 1.5 * rng.normal(size=(5000, 3)) + [3.0, 0.0, -1.0]
     assert PlattScaling().fit(logits, y).share_ > 0.9
-
-
-def test_files_of_curves_without_a_share_are_curves_alone() -> None:
-    rng = np.random.default_rng(0)
-    logits, y = drawn("right", 40, 3, rng)
-    fitted = PlattScaling().fit(logits, y)
-    text = to_json(fitted)
-    again, old = from_json(text), from_json("\n".join(line for line in text.split("\n") if '"share"' not in line))
-    np.testing.assert_array_equal(again.predict_proba(logits), fitted.predict_proba(logits))
-    fitted.share_ = 1.0
-    np.testing.assert_array_equal(old.predict_proba(logits), fitted.predict_proba(logits))
 
 
 @together("method", ["platt", "isotonic"])

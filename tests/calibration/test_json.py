@@ -78,7 +78,7 @@ SCALES = {
     "isotonic": IsotonicScale(),
     "isotonic laplace": IsotonicScale(likelihood="laplace"),
     "pipeline": compose(LinearScale(), IsotonicScale()),
-    "auto": AutoScale(candidates=["global", "isotonic"]),
+    "auto": AutoScale(candidates={"global": GlobalScale(), "isotonic": IsotonicScale()}),
 }
 
 
@@ -94,11 +94,11 @@ def test_a_classifier_answers_as_before_bit_for_bit(name, dtype, tmp_path):
     fitted = clone(CLASSIFIERS[name]).fit(logits[:300], y[:300], x[:300])
     loaded = again(fitted, tmp_path)
     assert type(loaded) is type(fitted)
-    assert ('"networks": {' in (tmp_path / "model.json").read_text()) == (name in ("deep", "nested"))
+    assert ('"networks_": {' in (tmp_path / "model.json").read_text()) == (name in ("deep", "nested"))
     assert np.array_equal(loaded.predict_proba(logits, x), fitted.predict_proba(logits, x))
     tensors = torch.as_tensor(logits), torch.as_tensor(x)
     assert torch.equal(loaded.transform(*tensors), fitted.transform(*tensors))
-    if name not in ("vector", "matrix", "platt", "isotonic", "composition", "auto"):
+    if name not in ("vector", "matrix", "platt", "isotonic", "composition", "nested", "auto"):
         assert np.array_equal(loaded.temperature(logits, x), fitted.temperature(logits, x))
 
 
@@ -110,7 +110,7 @@ def test_a_regressor_answers_as_before_bit_for_bit(name, own_scale, tmp_path):
     fitted = clone(SCALES[name]).fit(mean, scale, y, x)
     loaded = again(fitted, tmp_path)
     assert type(loaded) is type(fitted)
-    assert ('"networks": {' in (tmp_path / "model.json").read_text()) == (name == "deep")
+    assert ('"networks_": {' in (tmp_path / "model.json").read_text()) == (name == "deep")
     x = 2 * x  # some of it beyond what the fit has met
     assert np.array_equal(loaded.predict_scale(mean, scale, x), fitted.predict_scale(mean, scale, x))
     ends = [each.predict_interval(mean, scale, x, coverage=0.8) for each in (loaded, fitted)]
@@ -139,7 +139,7 @@ def test_one_feature_is_not_taken_for_the_mean(kind, tmp_path):
 
 def test_what_was_learned_and_chosen_is_told_again(tmp_path):
     logits, y, x = (part[:150] for part in classified())
-    fitted = AutoCalibrator(cv=3, random_state=np.random.RandomState(0)).fit(logits, y, x)
+    fitted = AutoCalibrator(cv=3).fit(logits, y, x).set_params(random_state=np.random.RandomState(0))
     loaded = again(fitted, tmp_path)
     assert loaded.scores_ == fitted.scores_
     assert loaded.behind_ == fitted.behind_
@@ -168,7 +168,7 @@ def test_the_file_is_plain_versioned_and_readable(tmp_path):
         "features": D,
     }
     assert whole["about"] == {"network": "ResNet", "rows": [1, 2]}
-    assert [step["method"] for step in whole["calibrator"]["steps"]] == ["VectorScaling", "FeatureTemperature"]
+    assert [step["class"] for step in whole["calibrator"]["fitted_"]] == ["VectorScaling", "FeatureTemperature"]
     assert max(map(len, text.splitlines())) < 200
     assert calibration.load(tmp_path / "model.json").inputs == "probabilities"
     assert os.listdir(tmp_path) == ["model.json"]
@@ -181,7 +181,7 @@ def model() -> dict:
     return json.loads(to_json(compose(VectorScaling(), FeatureTemperature()).fit(logits, y, x)))
 
 
-def change(whole, value, *path):
+def change_in(whole, value, *path):
     inner = whole
     for key in path[:-1]:
         inner = inner[key]
@@ -189,42 +189,63 @@ def change(whole, value, *path):
         del inner[path[-1]]
     else:
         inner[path[-1]] = value
-    return json.dumps(whole)
+    return whole
 
 
-FIRST, SECOND = ("calibrator", "steps", 0), ("calibrator", "steps", 1)
+def change(whole, value, *path):
+    return json.dumps(change_in(whole, value, *path))
+
+
+FIRST, SECOND = ("calibrator", "fitted_", 0), ("calibrator", "fitted_", 1)
+LINE = (*SECOND, "solution_")
 SPOILED = {
-    "is empty": lambda whole: "",
+    "it is empty": lambda whole: "",
     "does not end with }: was the file cut short?": lambda whole: json.dumps(whole)[:300],
-    "holds NaN": lambda whole: change(whole, [float("nan")] * C, *FIRST, "bias"),
-    "holds -Infinity": lambda whole: change(whole, [-float("inf")] * C, *FIRST, "bias"),
-    "holds numbers that are not finite": lambda whole: change(whole, "BIAS", *FIRST, "bias").replace(
-        '"BIAS"', "[1e999, 0, 0]"
-    ),
-    "is not a calibrated model of likely: it is not an object": lambda whole: "[1, 2]",
-    "is not a calibrated model of likely: it has no 'format'": lambda whole: '{"a": 1}',
-    "is not a calibrated model of likely: it has no 'likely'": lambda whole: change(whole, None, "likely"),
+    "holds NaN": lambda whole: change(whole, [float("nan")] * C, *FIRST, "bias_"),
+    "holds -Infinity": lambda whole: change(whole, [-float("inf")] * C, *FIRST, "bias_"),
+    "'bias_' of VectorScaling must be from -1.8e+308 to 1.8e+308, found [inf, 0, 0]": lambda whole: change(
+        whole, "BIAS", *FIRST, "bias_"
+    ).replace('"BIAS"', "[1e999, 0, 0]"),
+    "is not a model of likely: it is not an object": lambda whole: "[1, 2]",
+    "is not a model of likely: it has no 'format'": lambda whole: '{"a": 1}',
+    "is not a model of likely: it has no 'likely'": lambda whole: change(whole, None, "likely"),
     "has format 2, written by likely 9.0": lambda whole: change(whole | {"likely": "9.0"}, 2, "format"),
-    "'format' must be a whole number ≥ 1, found text": lambda whole: change(whole, "1", "format"),
+    "'format' must be a whole number from 1 to 10000000, found '1'": lambda whole: change(whole, "1", "format"),
     "'kind' must be classifier or regressor, found 'cake'": lambda whole: change(whole, "cake", "kind"),
-    "has no classifier method of that name": lambda whole: change(whole, "GlobalScale", *FIRST, "method"),
-    "has no 'steps'": lambda whole: change(whole, None, "calibrator", "steps"),
-    "'steps' must be a list of one record or more, found a list": lambda whole: change(
-        whole, [], "calibrator", "steps"
+    "it has a part of an unknown class, 'GlobalScale'": lambda whole: change(whole, "GlobalScale", *FIRST, "class"),
+    "it has a part of an unknown class, ['GlobalScale']": lambda whole: change(whole, ["GlobalScale"], *FIRST, "class"),
+    "has no attribute 'fitted_'": lambda whole: change(whole, None, "calibrator", "fitted_"),
+    "'NoneType' object has no attribute": lambda whole: change(whole, None, "calibrator"),
+    "its Composition consists of no calibrators": lambda whole: change(whole, [], "calibrator", "fitted_"),
+    "'int' object has no attribute": lambda whole: change(whole, 3, *FIRST),
+    "'factors_' of VectorScaling must be 4 numbers, found 3": lambda whole: change(whole, 4, "classes"),
+    "'factors_' of VectorScaling must be 3 numbers, found 2": lambda whole: change(whole, [1, 2], *FIRST, "factors_"),
+    "'factors_' of VectorScaling must be 3 numbers, found 1": lambda whole: change(whole, 1.5, *FIRST, "factors_"),
+    "'bias_' of VectorScaling must be a list of numbers, or of rows of one length, found [1, 'a', 2]": lambda whole: (
+        change(whole, [1, "a", 2], *FIRST, "bias_")
     ),
-    "'steps' 0 must be an object, found 3": lambda whole: change(whole, 3, *FIRST),
-    "'factors' must be 4 numbers, found 3": lambda whole: change(whole, 4, "classes"),
-    "'factors' must be 3 numbers, found 2": lambda whole: change(whole, [1, 2], *FIRST, "factors"),
-    "'bias' must be a list of numbers, found a list": lambda whole: change(whole, [1, "a", 2], *FIRST, "bias"),
-    "'bias' must be a list of rows of one length": lambda whole: change(whole, [[1], [1, 2], 3], *FIRST, "bias"),
-    "'global_temperature' must be positive, found -1": lambda whole: change(whole, -1, *FIRST, "global_temperature"),
-    "'global_temperature' must be a finite number, found true": lambda whole: change(
-        whole, True, *FIRST, "global_temperature"
+    "or of rows of one length, found [[1], [1, 2], 3]": lambda whole: change(whole, [[1], [1, 2], 3], *FIRST, "bias_"),
+    "'global_temperature_' of VectorScaling must be from 2.23e-308 to 1.8e+308, found -1": lambda whole: change(
+        whole, -1, *FIRST, "global_temperature_"
     ),
-    "'deviation' must be positive throughout": lambda whole: change(whole, [0.0] * D, *SECOND, "deviation"),
-    "'mean' must be 4 numbers, found 5": lambda whole: change(whole, [0.0] * 5, *SECOND, "mean"),
-    "'inputs' must be logits or probabilities, found 'x'": lambda whole: change(whole, "x", "inputs"),
-    "are not those of VectorScaling: ['shell']": lambda whole: change(whole, {"shell": "rm"}, *FIRST, "parameters"),
+    "'global_temperature_' of VectorScaling must be a finite number, found True": lambda whole: change(
+        whole, True, *FIRST, "global_temperature_"
+    ),
+    "'global_temperature_' of VectorScaling must be 1 numbers, found 2": lambda whole: change(
+        whole, [1.0, 2.0], *FIRST, "global_temperature_"
+    ),
+    "'deviation' of Solution must be from 2.23e-308": lambda whole: change(whole, [0.0] * D, *LINE, "deviation"),
+    "'deviation' of Solution must be 5 numbers, found 4": lambda whole: change(whole, [0.0] * 5, *LINE, "mean"),
+    "its Solution has the fields mean, deviation, intercept": lambda whole: change(whole, None, *LINE, "coef"),
+    "inputs must be 'logits' or 'probabilities', got 'x'": lambda whole: change(
+        change_in(whole, "x", "inputs"), "x", "calibrator", "inputs"
+    ),
+    "'inputs' is 'x', but its calibrator needs 'logits'": lambda whole: change(whole, "x", "inputs"),
+    "'shell' is neither an argument of VectorScaling": lambda whole: change(whole, "rm", *FIRST, "shell"),
+    "'predict' is neither an argument of VectorScaling": lambda whole: change(whole, 1, *FIRST, "predict"),
+    "'__dict__' is neither an argument of VectorScaling": lambda whole: change(
+        whole, {"kind": "dict", "items": []}, *FIRST, "__dict__"
+    ),
 }
 
 
@@ -256,7 +277,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not a file"):
         calibration.load(tmp_path)
     (tmp_path / "model.pkl").write_bytes(b"\x80\x04\x95")
-    with pytest.raises(ValueError, match=r"model.pkl is not a calibrated model of likely: it is not text"):
+    with pytest.raises(ValueError, match=r"model.pkl is not read: it is not a model of likely: it is not text"):
         calibration.load(tmp_path / "model.pkl")
 
 
@@ -298,45 +319,47 @@ def test_a_loaded_calibrator_refuses_what_does_not_fit(tmp_path):
 
 
 def nested(whole, depth):
-    inner = {**whole["calibrator"], "name": "a"}
+    inner = whole["calibrator"]
     for _ in range(depth):
-        inner = {"name": "a", "method": "Composition", "parameters": {}, "steps": [inner]}
+        inner = {"class": "Composition", "steps": [], "n_classes_": C, "fitted_": [inner]}
     return json.dumps({**whole, "calibrator": inner})
 
 
 LONG = "1" + "0" * 400
-GLOBAL = ("calibrator", "temperature")
+GLOBAL = ("calibrator", "temperature_")
 HOSTILE = {
-    "'temperature' must be a finite number, found a whole number of 401 digits": lambda whole: change(
+    "'temperature_' of GlobalTemperature must be a finite number, found 1000": lambda whole: change(
         whole, int(LONG), *GLOBAL
     ),
     "holds a whole number of 5001 digits": lambda whole: change(whole, "T", *GLOBAL).replace('"T"', "1" + "0" * 5000),
-    "'temperature' must be 2.23e-308 or more, found 1e-320": lambda whole: change(whole, 1e-320, *GLOBAL),
-    "'classes' must be a whole number ≤ 10000000, found 1000000000000": lambda whole: change(whole, 10**12, "classes"),
-    "'classes' must be a whole number ≤ 10000000, found a whole number of 401": lambda whole: change(
+    "'temperature_' of GlobalTemperature must be from 2.23e-308 to 1.8e+308, found 1e-320": lambda whole: change(
+        whole, 1e-320, *GLOBAL
+    ),
+    "'classes' must be a whole number from 2 to 10000000, found 1000000000000": lambda whole: change(
+        whole, 10**12, "classes"
+    ),
+    "'classes' must be a whole number from 2 to 10000000, found 1000000000000000": lambda whole: change(
         whole, int(LONG), "classes"
     ),
-    "calibrators are nested too deeply": lambda whole: nested(whole, 400),
+    "'features' must be a whole number from 0": lambda whole: change(whole, True, "features"),
     "it is nested too deeply": lambda whole: "[" * 10**5,
-    "'steps' must be a list of one record or more": lambda whole: change(
-        whole, {"method": "Composition", "parameters": {}, "steps": []}, "calibrator"
+    "is not a model of likely: it is nested too deeply": lambda whole: nested(whole, 300),
+    "its Composition consists of no calibrators": lambda whole: change(
+        whole, {"class": "Composition", "steps": [], "n_classes_": C, "fitted_": []}, "calibrator"
     ),
-    "are not those of Composition: ['steps']": lambda whole: change(
-        json.loads(nested(whole, 1)), {"steps": ["a"]}, "calibrator", "parameters"
+    "missing 1 required positional argument: 'steps'": lambda whole: change(
+        whole, {"class": "Composition", "n_classes_": C, "fitted_": [whole["calibrator"]]}, "calibrator"
     ),
-    "has the field 'temperature' twice": lambda whole: json.dumps(whole).replace(
-        '"temperature"', '"temperature": 1, "temperature"'
+    "has the field 'temperature_' twice": lambda whole: json.dumps(whole).replace(
+        '"temperature_"', '"temperature_": 1, "temperature_"'
     ),
     "'features' is 7, but its calibrator needs 0": lambda whole: change(whole, 7, "features"),
-    "the names of 'members' must differ": lambda whole: change(
+    "the names in a record must differ: ['a']": lambda whole: change(
         whole,
         {
-            "method": "AutoCalibrator",
-            "parameters": {},
-            "best": "a",
-            "scores": {},
-            "behind": {},
-            "members": [{**whole["calibrator"], "name": "a"}] * 2,
+            "class": "AutoCalibrator",
+            "n_classes_": C,
+            "members_": {"kind": "dict", "items": [["a", whole["calibrator"]]] * 2},
         },
         "calibrator",
     ),
@@ -359,13 +382,14 @@ def test_a_hostile_classifier_is_refused_naming_the_field(message, tmp_path):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("parameters", {"likelihood": "cake"}, "'likelihood' must be normal or laplace, found 'cake'"),
-        ("parameters", {"likelihood": 5}, "'likelihood' must be normal or laplace, found 5"),
-        ("parameters", {"likelihood": ["normal"]}, "'likelihood' must be normal or laplace, found ['normal']"),
-        ("range", [3, -3], "'range' must be a lower and then an upper end, found the reverse"),
-        ("low", [1e9] * D, "'low' and 'high' must be a lower and then an upper end"),
-        ("global_scale", 5e-324, "'global_scale' must be 2.23e-308 or more"),
-        ("has_scale", False, "'scale' is True, but its calibrator needs False"),
+        (("likelihood",), "cake", "likelihood must be one of 'normal', 'laplace', got 'cake'"),
+        (("likelihood",), 5, "likelihood must be one of 'normal', 'laplace', got 5"),
+        (("likelihood",), ["normal"], "likelihood must be one of 'normal', 'laplace', got ['normal']"),
+        (("met_", "range"), [3, -3], "'range' of MetRanges must rise, found [3, -3]"),
+        (("met_", "columns"), [[1e9] * D, [0] * D], "'columns' of MetRanges must rise"),
+        (("met_", "columns"), [[0] * 2, [1] * 2], "size"),
+        (("global_scale_",), 5e-324, "'global_scale_' of LinearScale must be from 2.23e-308"),
+        (("has_scale_",), False, "'scale' is True, but its calibrator needs False"),
     ],
 )
 def test_a_hostile_regressor_is_refused_naming_the_field(field, value, message, tmp_path):
@@ -373,7 +397,7 @@ def test_a_hostile_regressor_is_refused_naming_the_field(field, value, message, 
 
     mean, scale, y, x = regressed()
     whole = json.loads(to_json(clone(SCALES["linear"]).fit(mean, scale, y, x)))
-    (tmp_path / "model.json").write_text(change(whole, value, "calibrator", field))
+    (tmp_path / "model.json").write_text(change(whole, value, "calibrator", *field))
     with pytest.raises(ValueError, match=r"model\.json") as refusal:
         calibration.load(tmp_path / "model.json")
     assert message in str(refusal.value)

@@ -31,7 +31,9 @@ SCALES = {
     "isotonic": IsotonicScale,
     "deep": lambda: DeepScale(max_iter=30),
     "composed": lambda: compose(LinearScale(), IsotonicScale()),
-    "auto": lambda: AutoScale(candidates=["global", "isotonic", "linear"], cv=2),
+    "auto": lambda: AutoScale(
+        candidates={"global": GlobalScale(), "linear": LinearScale(), "isotonic": IsotonicScale()}, cv=2
+    ),
 }
 # A network is trained in single precision, and rounding grows over its steps.
 CLOSE = {"deep": 1e-3}

@@ -199,8 +199,9 @@ def test_chains_and_choices_of_scales(kept: int, monkeypatch: pytest.MonkeyPatch
             assert float(losses[0].mean()) == pytest.approx(float(losses[1].mean()), abs=5e-3)
         in_blocks = found.predict_scale(parts[0], parts[1], parts[3]).compute()
         np.testing.assert_allclose(in_blocks, scales[0], rtol=1e-6)
-    chosen = AutoScale(candidates=["global", "isotonic"], cv=3).fit(*parts)
-    assert chosen.name_ == AutoScale(candidates=["global", "isotonic"], cv=3).fit(mean, scale, y, features).name_
+    few = {"global": GlobalScale(), "isotonic": IsotonicScale()}
+    chosen = AutoScale(candidates=few, cv=3).fit(*parts)
+    assert chosen.name_ == AutoScale(candidates=few, cv=3).fit(mean, scale, y, features).name_
 
 
 def test_small_networks_train_on_rows_spread_over_all() -> None:
@@ -300,7 +301,7 @@ class TestRefusals:
     def test_distributions_and_other_classes(self) -> None:
         mean, scale, y, _ = forecasts(90)
         fitted = GlobalScale().fit(mean, scale, y)
-        with pytest.raises(TypeError, match="use predict_scale or predict_interval"):
+        with pytest.raises(ValueError, match="call predict_scale or predict_interval"):
             fitted.distribution(cut(mean, 3), cut(scale, 3))
         calibrated = GlobalTemperature().fit(self.logits, self.y)
         with pytest.raises(ValueError, match="logits have 3 classes, the calibrator was fitted on 4"):

@@ -362,7 +362,7 @@ def test_predict_refuses_what_the_model_was_not_fitted_to(
         ),
         "s.json reads the regressor's scales; new.npz has none": ("s.json", {"mean": forecasts["mean"]}),
         "new.npz has no mean": ("s.json", arrays),
-        "new.npz is not a calibrated model of likely": ("new.npz", arrays),
+        "new.npz is not read: it is not a model of likely": ("new.npz", arrays),
     }
     for message, (model, content) in wrong.items():
         np.savez(tmp_path / "new.npz", **content)

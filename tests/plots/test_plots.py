@@ -7,7 +7,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from likely.metrics import expected_calibration_error
-from likely.plots import ImportanceDisplay, IntervalDisplay, PITDisplay, ReliabilityDisplay, TemperatureMapDisplay
+from likely.plots import ImportanceDisplay, IntervalDisplay, PITDisplay, ReliabilityDisplay
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 
 
@@ -70,7 +70,7 @@ def test_reliability_of_an_estimator():
     X = np.random.default_rng(0).normal(size=(200, 2))
     y = np.where(X[:, 0] > 0, "yes", "no")
     model = LogisticRegression().fit(X, y)
-    display = drawn(ReliabilityDisplay.from_estimator(model, X, y, histogram=False))
+    display = drawn(ReliabilityDisplay.from_estimator(model, X, y))
     assert display.ece == pytest.approx(expected_calibration_error(y == "yes", model.predict_proba(X)))
     assert display.ax_.lines[1].get_label().startswith("LogisticRegression")
     with pytest.raises(ValueError, match="not fitted with: maybe"):
@@ -95,36 +95,9 @@ def test_pit_with_weights():
     np.testing.assert_allclose(display.heights, [1.5, 0.5])
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: 1 + np.abs(x[:, 0]),
-        lambda x: torch.as_tensor(x).square().sum(1, keepdim=True).requires_grad_() + 0.01,
-        lambda x: np.ones(len(x)),
-        lambda x: np.exp(3 * x[:, 1]),
-    ],
-)
-def test_a_map_shows_the_function(function):
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    display = drawn(TemperatureMapDisplay.from_function(function, X, np.arange(30) % 3, resolution=50))
-    corner = function(np.array([[display.x[3], display.y[7]]]))
-    assert display.values[7, 3] == pytest.approx(float(np.asarray(torch.as_tensor(corner).detach()).item()))
-    shown = np.concatenate([points.get_offsets() for points in display.ax_.collections[1:]])
-    assert len(shown) == 30
-    assert display.x[0] < X[:, 0].min() < X[:, 0].max() < display.x[-1]
-
-
-def test_map_mistakes():
-    with pytest.raises(ValueError, match=r"X has shape \(4, 3\), expected \(n, 2\)"):
-        TemperatureMapDisplay.from_function(lambda x: x, np.zeros((4, 3)))
-    with pytest.raises(ValueError, match="one positive value per point"):
-        TemperatureMapDisplay.from_function(lambda x: -np.ones(len(x)), np.zeros((4, 2)))
-    with pytest.raises(ValueError, match="one class per point"):
-        TemperatureMapDisplay.from_function(lambda x: x, np.zeros((4, 2)), [0, 1])
+def test_pit_mistakes():
     with pytest.raises(ValueError, match="n_bins"):
         PITDisplay.from_predictions([0.0], mean=[0.0], scale=1.0, n_bins=0)
-    with pytest.raises(ValueError, match="band must lie"):
-        PITDisplay.from_predictions([0.0], mean=[0.0], scale=1.0, band=1.0)
 
 
 def intervals(rows=300):

@@ -6,50 +6,27 @@ import io
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from likely._files import loading, replacing
+from likely._files import replacing
 from likely._saving.codec import Array, Codec, RecordReader, RecordWriter, Unsaved
-from likely._saving.record import Record, check_format, package_version, parsed, unfitted, written_parameters
+from likely._saving.header import new_header, parsed, reading
 
-FORMAT = 1
 HEADER = "header.json"
 DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that equal models are saved as equal files
 
 
-def packed(
-    codec: Codec, name: str, estimator: Any, fitted: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the header and the arrays of a file; ``name`` is the class, ``fitted`` the attributes to store."""
+def packed(codec: Codec, estimator: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the header and the arrays of a file."""
     writer = RecordWriter(codec)
     try:
-        state = {attribute: writer.write(value) for attribute, value in fitted.items()}
+        return {**new_header(), "model": writer.write(estimator)}, writer.arrays()
     except Unsaved as error:
         raise TypeError(f"the model is not saved: {error}") from error
-    header = {
-        "format": FORMAT,
-        "likely": package_version(),
-        "class": name,
-        "parameters": written_parameters(estimator),
-        "fitted": state,
-    }
-    return header, writer.arrays()
-
-
-def unpacked(codec: Codec, cls: type, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
-    """Return the estimator that :func:`packed` was given."""
-    record, reader = Record(header, f"its {HEADER}"), RecordReader(codec, arrays)
-    estimator = unfitted(cls, record.record("parameters"))
-    for name, node in record.record("fitted").content.items():
-        if hasattr(estimator, name):
-            raise ValueError(f"it would replace {name!r} of {cls.__name__}")
-        setattr(estimator, name, reader.read(node))
-    return estimator
 
 
 def write_archive(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -65,36 +42,22 @@ def write_archive(path: str | os.PathLike[str], header: Mapping[str, Any], array
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
-def read_archive(
-    codec: Codec, path: str | os.PathLike[str], cls: type, name: str, predict: Callable[[Any], object]
-) -> Any:
+def read_archive(codec: Codec, path: str | os.PathLike[str], name: str, predict: Callable[[Any], object]) -> Any:
     """Return the estimator in a file, whose class has the name ``name``; an error says why it is not read.
 
     ``predict`` is called with the estimator: its errors are those of a damaged file.
     """
     file = Path(path)
-    with loading(file), zipfile.ZipFile(file) as archive:
-        try:
-            header = _header(archive)
-            if header.text("class") != name:
-                raise ValueError(f"it holds a {header.text('class')[:40]} and not a {name}: use the load of that class")
-            arrays = {entry[:-4]: _array(archive, entry) for entry in archive.namelist() if entry.endswith(".npy")}
-            estimator = unpacked(codec, cls, header.content, arrays)
-            predict(estimator)
-            return estimator
-        except (ValueError, MemoryError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ImportError):
-            raise
-        except Exception as error:
-            raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
-
-
-def _header(archive: zipfile.ZipFile) -> Record:
-    if HEADER not in archive.namelist():
-        raise ValueError(f"it is not a model of likely: it has no {HEADER}")
-    name = f"its {HEADER}"
-    header = Record(parsed(archive.read(HEADER).decode(errors="replace"), name), name)
-    check_format(header, FORMAT)
-    return header
+    with reading(file), zipfile.ZipFile(file) as archive:
+        if HEADER not in archive.namelist():
+            raise ValueError(f"it is not a model of likely: it has no {HEADER}")
+        header = parsed(archive.read(HEADER).decode(errors="replace"))
+        if header["model"]["class"] != name:
+            raise ValueError(f"it holds a {header['model']['class'][:40]} and not a {name}: use the load of that class")
+        arrays = {entry[:-4]: _array(archive, entry) for entry in archive.namelist() if entry.endswith(".npy")}
+        estimator = RecordReader(codec, arrays).read(header["model"])
+        predict(estimator)
+        return estimator
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> Array:

@@ -170,6 +170,8 @@ class Calibrator(BaseEstimator):
         :class:`AutoCalibrator`.
     """
 
+    reads_features = False  # whether the temperature of a row may depend on its features
+
     inputs: str = "logits"
 
     @all_or_nothing
@@ -241,9 +243,6 @@ class Calibrator(BaseEstimator):
     def temperature(self, logits: Any, features: Any = None) -> Any:
         """Return the temperature that divides the logits of each row.
 
-        For calibrators in sequence it is the product of their temperatures, for an average of several the harmonic
-        mean.
-
         Args:
             logits: logits of shape (n, C), or probabilities with ``inputs="probabilities"``.
             features: columns of shape (n, d), where the calibrator was fitted with features.
@@ -252,7 +251,7 @@ class Calibrator(BaseEstimator):
             Temperatures of shape (n,), of the kind of the input.
 
         Raises:
-            AttributeError: the calibrator does more than divide the logits.
+            AttributeError: the calibrator does more than divide the logits, or consists of several.
         """
         return self._by_blocks(self._temperatures, logits, features)
 
@@ -283,4 +282,5 @@ class Calibrator(BaseEstimator):
         raise TypeError("use one of the calibrators in likely.calibration")
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        raise AttributeError(f"{type(self).__name__} has no temperature: it does more than divide the logits")
+        name = type(self).__name__
+        raise AttributeError(f"{name} has no temperature: it does more than divide the logits, or consists of several")

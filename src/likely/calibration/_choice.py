@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.pipeline import _name_estimators
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
 from torch.distributions import Distribution
@@ -111,13 +109,6 @@ class Composition(Composed, Calibrator):
             logits = step._calibrate(logits, features)
         return logits
 
-    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        total = logits.new_ones(len(logits))
-        for step in self.fitted_:
-            total = total * step._temperatures(logits, features)
-            logits = step._calibrate(logits, features)
-        return total
-
 
 class ScalePipeline(Composed, ScaleCalibrator):
     """Scale calibrators in sequence: each starts from the scales of the one before. Created by :func:`compose`.
@@ -206,9 +197,11 @@ class Comparison:
     def __init__(
         self, candidates: Mapping[str, Any], rows: Any, *, cv: int, n_jobs: int | None, random_state: int = 0
     ) -> None:
+        if cv < 2:
+            raise ValueError(f"cv must be 2 or more, got {cv}")
         rows = rows.loaded()
         some = rows.thinned()
-        folds = max(2, min(cv, int(some.count) // 2)) if cv > 1 else None  # at least two rows per fold
+        folds = max(2, min(cv, int(some.count) // 2))  # at least two rows per fold
         fits = CrossFits(some, cv=folds, random_state=random_state, n_jobs=n_jobs)
         self.candidates, self.weight = candidates, some.weight
         self.losses = {name: fits.losses(_chain_of(step)) for name, step in candidates.items() if fits.splits}
@@ -286,17 +279,12 @@ class AutoCalibrator(Calibrator):
     _: KW_ONLY
     cv: int = 5
     slack: float = 2.0
-    random_state: Any = 0
+    random_state: int = 0
     n_jobs: int | None = None
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
-        if self.cv < 2:
-            raise ValueError(f"cv must be 2 or more, got {self.cv}")
         candidates = self.candidates or default_candidates(self.n_classes_, features=rows.features is not None)
-        seed = self.random_state
-        if not isinstance(seed, Integral):
-            seed = check_random_state(seed).randint(2**31 - 1)
-        compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs, random_state=int(seed))
+        compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs, random_state=self.random_state)
         self.name_, self.scores_, self.behind_ = compared.best, compared.scores, compared.behind
         chosen = [name for name, errors in self.behind_.items() if errors < self.slack] or [self.name_]
         self.members_ = {name: compared.refitted(name) for name in chosen}
@@ -306,10 +294,6 @@ class AutoCalibrator(Calibrator):
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return torch.stack([member._calibrate(logits, features) for member in self.members_.values()]).mean(0)
-
-    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        inverse = [1 / member._temperatures(logits, features) for member in self.members_.values()]
-        return 1 / torch.stack(inverse).mean(0)
 
 
 def default_candidates(classes: int, *, features: bool = False) -> dict[str, Calibrator]:
@@ -333,11 +317,11 @@ class AutoScale(ScaleCalibrator):
     by more than one standard error of the paired difference.
 
     Args:
-        likelihood: ``"normal"`` or ``"laplace"``, for candidates given by name.
-        candidates: list of names, or dictionary from names to calibrators, simplest first. None for ``"global"``,
-            ``"linear"`` and ``"deep"``, then ``"isotonic"``, ``"linear+isotonic"`` and ``"deep+isotonic"``; it is much
-            faster without the networks (``"deep"``).
-        cv: number of folds.
+        likelihood: ``"normal"`` or ``"laplace"``, for the default candidates.
+        candidates: dictionary from names to calibrators, simplest first. None for :class:`GlobalScale`,
+            :class:`LinearScale`, :class:`DeepScale` and :class:`IsotonicScale`, and the second and third followed by
+            the last; it is much faster without the networks of :class:`DeepScale`.
+        cv: number of folds, at least 2.
         n_jobs: number of folds that are fitted in parallel; None for one.
 
     Attributes:
@@ -348,10 +332,10 @@ class AutoScale(ScaleCalibrator):
 
     Example:
         >>> import numpy as np
-        >>> from likely.calibration import AutoScale
+        >>> from likely.calibration import AutoScale, GlobalScale, IsotonicScale
         >>> rng = np.random.default_rng(0)
         >>> mean = rng.normal(size=500)
-        >>> few = ["global", "linear", "isotonic"]
+        >>> few = {"global": GlobalScale(), "isotonic": IsotonicScale()}
         >>> AutoScale(candidates=few).fit(mean, None, mean + rng.normal(size=500)).name_
         'global'
 
@@ -359,12 +343,12 @@ class AutoScale(ScaleCalibrator):
         :class:`CalibratedRegressor`, with ``method="auto"``; :class:`AutoCalibrator` for classifiers.
     """
 
-    candidates: list[str] | dict[str, Any] | None = None
+    candidates: dict[str, Any] | None = None
     cv: int = 5
     n_jobs: int | None = None
 
     def _fit_rows(self, rows: Forecasts) -> Self:
-        candidates = self._candidates()
+        candidates = self.candidates or default_scales(self.likelihood)
         compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs)
         self.name_, self.scores_, self.behind_ = next(iter(candidates)), compared.scores, compared.behind
         for name in compared.losses:
@@ -379,16 +363,12 @@ class AutoScale(ScaleCalibrator):
     def _scales(self, rows: Forecasts) -> Tensor:
         return self.calibrator_._scales(rows)
 
-    def _candidates(self) -> dict[str, Any]:
-        if isinstance(self.candidates, dict) and self.candidates:
-            return self.candidates
-        single = {name: kind(likelihood=self.likelihood) for name, kind in SCALE_METHODS.items() if name != "auto"}
-        pairs = {f"{name}+isotonic": compose(single[name], single["isotonic"]) for name in ("linear", "deep")}
-        known: dict[str, Any] = single | pairs
-        chosen = list(known) if self.candidates is None else self.candidates
-        if not chosen or not set(chosen) <= set(known):
-            raise ValueError(f"candidates must be some of {', '.join(known)}; got {self.candidates!r}")
-        return {name: known[name] for name in known if name in chosen}
+
+def default_scales(likelihood: str) -> dict[str, Any]:
+    """Return the default candidates of ``AutoScale``, simplest first."""
+    single = {name: kind(likelihood=likelihood) for name, kind in SCALE_METHODS.items() if name != "auto"}
+    pairs = {f"{name}+isotonic": compose(single[name], single["isotonic"]) for name in ("linear", "deep")}
+    return {**single, **pairs}
 
 
 METHODS: dict[str, type[Calibrator]] = {

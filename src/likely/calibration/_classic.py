@@ -56,8 +56,6 @@ class _OneVersusRest(Calibrator):
     A curve needs its rows at once: of a large table, as many as can be kept, spread evenly over it.
     """
 
-    curves_: list[Any]
-    share_ = temperature_ = 1.0  # of files that hold neither
     _curve: Callable[..., Any]  # of odds, whether they are of the class, and weights
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:

@@ -41,7 +41,7 @@ by_blocks_or_texts = functools.partial(by_blocks, texts=True)
 class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
     """An estimator with a calibrator, fitted on rows that the estimator was not trained on.
 
-    Subclasses write ``_outputs`` and ``_fit_calibrator``.
+    Subclasses write ``_outputs`` and, where a calibrator takes other inputs, ``_inputs``.
     """
 
     estimator: Any
@@ -49,8 +49,8 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
     cv: Any
     features: Any
     n_jobs: int | None
-    _outputs: Callable[[Any, Any], Outputs]  # a fitted estimator's predictions of rows, as the calibrator needs them
-    _fit_calibrator: Callable[..., Any]  # a calibrator fitted to such outputs for rows that were new to the estimator
+    _outputs: Callable[[Any, Any], Outputs]  # a fitted estimator's predictions of rows
+    _kind: type  # of the calibrators
 
     @all_or_nothing  # type: ignore[arg-type]
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
@@ -92,7 +92,8 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             outputs, features = self._outputs(self.estimator, X), self._features(X, fit=True)
         else:
             outputs, targets, features, weight = self._cross_fit(X, y, weight, fit_params)
-        self.calibrator_ = self._fit_calibrator(outputs, targets, features, weight)
+        calibrator = make_calibrator(self.method, self._kind)
+        self.calibrator_ = calibrator.fit(*self._inputs(outputs), targets, features, weight)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -102,6 +103,10 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
+
+    def _inputs(self, outputs: Outputs) -> Outputs:
+        """Return what the calibrator is fitted to, of outputs for rows that were new to the estimator."""
+        return outputs
 
     def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[Any]:
         """Return the targets of the calibrator; ``fitted`` is the estimator, where it is fitted already."""
@@ -193,6 +198,8 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         :class:`sklearn.calibration.CalibratedClassifierCV`.
     """
 
+    _kind = Calibrator
+
     estimator: Any
     method: str | Calibrator = "auto"
     _: KW_ONLY
@@ -256,11 +263,10 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     def _outputs(self, estimator: Any, X: Any) -> Outputs:
         return _scores(estimator, X, self.classes_)
 
-    def _fit_calibrator(self, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Calibrator:
+    def _inputs(self, outputs: Outputs) -> Outputs:
         scores, probabilities = outputs
         self.floor_ = _floor(scores) if probabilities else 0.0
-        logits = _as_logits(scores, probabilities, self.floor_)
-        return make_calibrator(self.method).fit(logits, targets, features, weight)
+        return (_as_logits(scores, probabilities, self.floor_),)
 
     def _check_folds(self, targets: NDArray[Any], weight: Weight, folds: list[Split]) -> None:
         counted = np.ones(len(targets), dtype=bool) if weight is None else weight > 0
@@ -352,6 +358,8 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         coverage.
     """
 
+    _kind = ScaleCalibrator
+
     estimator: Any
     method: str | ScaleCalibrator = "linear"
     _: KW_ONLY
@@ -411,12 +419,6 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
 
     def _outputs(self, estimator: Any, X: Any) -> Outputs:
         return mean_and_scale(estimator, X)
-
-    def _fit_calibrator(
-        self, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight
-    ) -> ScaleCalibrator:
-        mean, scale = outputs
-        return make_calibrator(self.method, ScaleCalibrator).fit(mean, scale, targets, features, weight)
 
     def _features(self, X: Any, fit: bool = False) -> Any:
         if self.features is None:

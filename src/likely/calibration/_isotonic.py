@@ -216,13 +216,13 @@ class IsotonicScale(ScaleCalibrator):
         residuals, some = self._thinned(rows)
         has_shape = self.global_scale_ > rows.rounding  # else residuals are rounding errors, which have no shape
         self.tails_ = heavy_tails(residuals, some.weight, self._family.likelihood.nll) if has_shape else None
-        leaves = z.total(lambda part: leaf_masses(self._pit(z[part]), has_shape * np.asarray(rows.weight[part])))
-        self.levels_, self.firmness_ = polya_tree(leaves)
 
-    def _pit(self, z: Tensor) -> Array:
-        """Return the CDF of the forecasts at their targets."""
-        pit: Tensor = self._base(z.new_zeros(()), z.new_ones(())).cdf(z)
-        return pit.double().cpu().numpy()
+        def masses(part: Any) -> Array:
+            residuals = z[part]
+            pit = self._base(residuals.new_zeros(()), residuals.new_ones(())).cdf(residuals)
+            return leaf_masses(pit.double().cpu().numpy(), has_shape * np.asarray(rows.weight[part]))
+
+        self.levels_, self.firmness_ = polya_tree(z.total(masses))
 
     def _distribution(self, rows: Forecasts) -> Distribution:
         base = self._base(rows.mean, super()._scales(rows))

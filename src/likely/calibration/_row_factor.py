@@ -30,15 +30,15 @@ _NUMBERS = 2**23  # maximum size of the training table: a small network needs no
 class Networks(NamedTuple):
     """Networks of one hidden layer; u of a row is the mean of the five, clipped to the range seen in the fit."""
 
-    first: Tensor  # of shape (networks, columns, hidden)
-    shift: Tensor  # of shape (networks, hidden)
-    last: Tensor  # of shape (networks, hidden)
-    bias: Tensor  # of shape (networks,)
-    range: tuple[float, float]
+    first: Array  # of shape (networks, columns, hidden)
+    shift: Array  # of shape (networks, hidden)
+    last: Array  # of shape (networks, hidden)
+    bias: Array  # of shape (networks,)
+    range: Array  # of shape (2,)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return u of rows of standardised numbers."""
-        return _outputs([layer.to(x) for layer in self[:4]], x).mean(0).clamp(*self.range)
+        return _outputs([torch.as_tensor(layer).to(x) for layer in self[:4]], x).mean(0).clamp(*self.range)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -98,9 +98,10 @@ class DeepCalibrator:
         )
         self.n_iter_ = int(history.best_step)
         self.gain_ = -float(history.best) / float(weight.sum())  # in nats per row
-        first, shift, last, bias = (layer.detach() for layer in layers)
-        u = _outputs([first, shift, last, bias], x).mean(0)
-        ends = float(u.min()), float(u.max())
+        weights = [layer.detach() for layer in layers]
+        u = _outputs(weights, x).mean(0)
+        ends = np.array([float(u.min()), float(u.max())])
+        first, shift, last, bias = (layer.cpu().numpy() for layer in weights)
         self.networks_ = Networks(first, shift, last, bias, ends) if self.n_iter_ else None
 
     def _start(self, x: Tensor) -> nn.ParameterList:

@@ -14,6 +14,7 @@ from likely._rows.contents import contents, fold_numbers, splits_of
 from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
+from likely._typing import Array
 from likely.calibration._row_factor import LINK, DeepCalibrator
 from likely.calibration._scale import Forecasts, ScaleCalibrator, common_scale
 
@@ -61,7 +62,7 @@ class LinearScale(ScaleCalibrator):
         :class:`DeepScale`, from a network; :class:`GlobalScale`; :class:`LinearTemperature` for classifiers.
     """
 
-    _reads_features = True
+    reads_features = True
 
     penalty: str | float | None = "evidence"
     margin: float = 1.0
@@ -109,9 +110,8 @@ class LinearScale(ScaleCalibrator):
 class MetRanges(NamedTuple):
     """The ranges of the features, and of u, in the fit of a line."""
 
-    low: Tensor
-    high: Tensor
-    range: tuple[float, float]
+    columns: Array  # of shape (2, columns): the lower and the upper ends
+    range: Array  # of u, of shape (2,)
 
     @classmethod
     def of(cls, solution: Solution, source: Rows) -> MetRanges:
@@ -122,12 +122,13 @@ class MetRanges(NamedTuple):
             return torch.stack([-columns.amin(0), columns.amax(0)])
 
         negative, high = source.total(ends, add=torch.maximum)
-        return cls(-negative[:-1], high[:-1], (float(-negative[-1]), float(high[-1])))
+        both = torch.stack([-negative, high]).cpu().numpy()
+        return cls(both[:, :-1], both[:, -1].astype(np.float64))
 
     def u(self, solution: Solution, x: Tensor) -> Tensor:
         """Return u within its range, of features within theirs: a line does not extrapolate."""
-        inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
-        return solution(inside).clamp(*self.range)
+        low, high = torch.as_tensor(self.columns).to(x)
+        return solution(torch.minimum(torch.maximum(x, low), high)).clamp(*self.range)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -172,7 +173,7 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
         :class:`LinearScale`; :class:`DeepTemperature` for classifiers.
     """
 
-    _reads_features = True
+    reads_features = True
 
     def _fit(self, z: Rows, rows: Forecasts) -> None:
         self._fit_factor(rows.source, self._family.evaluate_on(z), rows.weight, z)

@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing, check_features
 from likely._rows.contents import Keys, contents
-from likely._rows.sources import by_blocks, is_source, spooled
+from likely._rows.sources import by_blocks, refuse_blocks, spooled
 from likely._solvers.evidence import Evaluate
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
@@ -174,8 +174,7 @@ class ScaleCalibrator(BaseEstimator):
         :class:`GlobalScale`, :class:`LinearScale`, :class:`DeepScale`, :class:`IsotonicScale`, :class:`AutoScale`.
     """
 
-    n_features_ = 0  # for a loaded model that reads no features
-    _reads_features = False  # whether the scale of a row depends on its features
+    reads_features = False  # whether the scale of a row may depend on its features
 
     likelihood: str = "normal"
 
@@ -216,13 +215,10 @@ class ScaleCalibrator(BaseEstimator):
             A torch distribution of batch shape (n,), with ``log_prob``, ``cdf``, ``icdf`` and ``sample``.
 
         Raises:
-            TypeError: the rows are in blocks; :meth:`predict_scale` and :meth:`predict_interval` take these.
+            ValueError: the rows are in blocks; :meth:`predict_scale` and :meth:`predict_interval` take these.
         """
         check_is_fitted(self)
-        if is_source(mean):
-            raise TypeError(
-                "distributions are of rows in memory: use predict_scale or predict_interval, which take blocks"
-            )
+        refuse_blocks(mean, "distribution", "predict_scale or predict_interval")
         return self._distribution(Forecasts.checked(mean, scale, features))
 
     @by_blocks(per_row="scale features", frames=False)
@@ -261,7 +257,7 @@ class ScaleCalibrator(BaseEstimator):
 
     @property
     def _family(self) -> Family:
-        if self.likelihood not in FAMILIES:
+        if self.likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
             raise ValueError(f"likelihood must be one of {', '.join(map(repr, FAMILIES))}, got {self.likelihood!r}")
         return FAMILIES[self.likelihood]
 
@@ -283,7 +279,7 @@ class ScaleCalibrator(BaseEstimator):
                 f"the calibrator was fitted with{'' if self.has_scale_ else 'out'} scales: do the same here"
             )
         width, fitted = rows.width, self.n_features_
-        if width != fitted and (self._reads_features or (width and fitted)):
+        if width != fitted and (self.reads_features or (width and fitted)):
             raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
         return rows.scale * self.global_scale_ * self._factor(rows)
 

@@ -67,14 +67,6 @@ class AffineProblem:
         self.group = np.repeat(np.arange(len(sizes)), sizes)
         self.sizes = np.array(sizes, dtype=float)
 
-    def first_strengths(self, penalty: str | float | None) -> Array:
-        """Return the strength of each group under a given penalty, or the one that the search starts from.
-
-        W has a parameter for every class where δ and b have one.
-        """
-        strength = 2.0 * self.classes if penalty == "evidence" else max(float(penalty or 0), _NONE)
-        return strength * np.array([1, 1] + ([self.classes - 1] if self.matrix else []), dtype=float)
-
     def block(self, rows: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return tempered logits, these centred, labels and weights of some rows."""
         z = self.logits[rows] * self.inverse
@@ -133,9 +125,8 @@ class AffineProblem:
         return self.logits.total(sums, width=4 * self.classes, numbers=_BLOCK)
 
 
-def _newton(problem: AffineProblem, penalty: str | float | None, max_iter: int = 30) -> tuple[Array, Array]:
+def _newton(problem: AffineProblem, strengths: Array, learned: bool, max_iter: int = 30) -> tuple[Array, Array]:
     """Newton's method on the written-out Hessian."""
-    learned, strengths = penalty == "evidence", problem.first_strengths(penalty)
     theta = np.zeros(problem.size)
     loss, slope = problem.value(theta)
     for _ in range(max_iter):
@@ -183,9 +174,8 @@ def _most_evident(hessian: Array, response: Array, problem: AffineProblem, start
     return np.exp(np.where(best > min(ceiling, high - 1e-3), high, best))
 
 
-def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8) -> tuple[Array, Array]:
+def _lbfgs(problem: AffineProblem, strengths: Array, learned: bool, rounds: int = 8) -> tuple[Array, Array]:
     """Run rounds of L-BFGS, with strengths that each round learns from the one before; the last one is exact."""
-    learned, strengths = penalty == "evidence", problem.first_strengths(penalty)
     theta = np.zeros(problem.size)
     for turn in range(rounds):
         last = not learned or turn == rounds - 1
@@ -250,7 +240,6 @@ class VectorScaling(Calibrator):
     """
 
     _matrix = False
-    mixing_ = np.zeros((0, 0))
 
     penalty: str | float | None = "evidence"
 
@@ -259,10 +248,13 @@ class VectorScaling(Calibrator):
             raise ValueError(f"penalty must be 'evidence', None or a number ≥ 0, got {self.penalty!r}")
         inverse = fit_inverse_temperature(logits, y, weight).value
         problem = AffineProblem(logits, y, weight, inverse, self._matrix)
+        classes, learned = self.n_classes_, self.penalty == "evidence"
+        strength = 2.0 * classes if learned else max(float(self.penalty or 0), _NONE)  # where the search starts, if any
+        # W has a parameter for every class where δ and b have one.
+        strengths = strength * np.array([1, 1, classes - 1][: len(problem.sizes)], dtype=float)
         # The Hessian is written out where it is small.
-        theta, strengths = (_newton if problem.size <= _DENSE else _lbfgs)(problem, self.penalty)
+        theta, strengths = (_newton if problem.size <= _DENSE else _lbfgs)(problem, strengths, learned)
         self.precision_ = np.where(strengths >= _NEVER, np.inf, strengths)
-        classes = self.n_classes_
         self.global_temperature_ = 1 / inverse
         self.factors_ = 1 + theta[:classes]
         # A constant added to all biases changes nothing.

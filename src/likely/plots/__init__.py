@@ -1,4 +1,4 @@
-"""Reliability diagrams, PIT histograms, prediction intervals, column importances and parameter maps.
+"""Reliability diagrams, PIT histograms, prediction intervals and column importances.
 
 They are Display objects, as in scikit-learn: a class method (``from_predictions``, ``from_estimator``,
 ``from_function``) creates and draws one, and ``plot(ax=…)`` draws it again; the axes and the figure are then ``ax_``
@@ -9,6 +9,5 @@ from likely.plots._importance import ImportanceDisplay
 from likely.plots._intervals import IntervalDisplay
 from likely.plots._pit import PITDisplay
 from likely.plots._reliability import ReliabilityDisplay
-from likely.plots._temperature_map import TemperatureMapDisplay
 
-__all__ = ["ImportanceDisplay", "IntervalDisplay", "PITDisplay", "ReliabilityDisplay", "TemperatureMapDisplay"]
+__all__ = ["ImportanceDisplay", "IntervalDisplay", "PITDisplay", "ReliabilityDisplay"]

@@ -93,13 +93,11 @@ class PITDisplay(Display):
         counts, _ = np.histogram(self.levels, self.n_bins, (0, 1), weights=self.weight)
         return np.asarray(counts / self.weight.sum() * self.n_bins)
 
-    def plot(self, ax: Axes | None = None, *, name: str | None = None, band: float = 0.95, **bars: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **bars: Any) -> Self:
         """Draw the histogram.
 
         Args:
             ax: axes to draw on; None for a new figure.
-            name: name of the model, for the legend; None for that of the display.
-            band: probability of the band for each bar, in (0, 1).
             **bars: passed to :meth:`matplotlib.axes.Axes.bar`.
 
         Returns:
@@ -109,15 +107,13 @@ class PITDisplay(Display):
         from scipy import stats
 
         ax = self._axes(ax, 4.8, 3.0)
-        if not 0 < band < 1:
-            raise ValueError(f"band must lie strictly between 0 and 1, got {band}")
         rows = self.weight.sum() ** 2 / np.square(self.weight).sum()
-        ends = stats.binom.ppf([(1 - band) / 2, (1 + band) / 2], round(rows), 1 / self.n_bins) / rows * self.n_bins
+        ends = stats.binom.ppf([0.025, 0.975], round(rows), 1 / self.n_bins) / rows * self.n_bins
         heights = self.heights
-        style = {"alpha": 0.75, "edgecolor": "white", "linewidth": 0.8, "label": name or self.name, **bars}
+        style = {"alpha": 0.75, "edgecolor": "white", "linewidth": 0.8, "label": self.name, **bars}
         drawn = ax.bar(np.arange(self.n_bins) / self.n_bins, heights, 1 / self.n_bins, align="edge", zorder=2, **style)
         ink = matplotlib.rcParams["text.color"]  # black would not be seen on a dark background
-        allowed = ax.axhspan(*ends, facecolor=ink, alpha=0.12, zorder=3, label=f"{band:.0%} band if calibrated")
+        allowed = ax.axhspan(*ends, facecolor=ink, alpha=0.12, zorder=3, label="95% band if calibrated")
         ax.axhline(1, color=ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
         ax.set(xlim=(0, 1), ylim=(0, max(1.45 * ends[1], 1.25 * heights.max())))
         ax.set(xlabel="Level of the target in its forecast (PIT)", ylabel="Density")

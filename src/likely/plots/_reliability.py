@@ -122,23 +122,20 @@ class ReliabilityDisplay(Display):
         """The expected calibration error that the legend shows."""
         return float(np.dot(self.mass, np.abs(self.accuracy - self.confidence)))
 
-    def plot(self, ax: Axes | None = None, *, name: str | None = None, histogram: bool = True, **line: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **line: Any) -> Self:
         """Draw the diagram.
 
         Args:
             ax: axes to draw on, those of another diagram for a comparison; None for a new figure.
-            name: name of the model, for the legend; None for that of the display.
-            histogram: whether to draw the share of rows per bin below.
             **line: passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns:
             The display itself.
         """
-        ax = self._axes(ax, 4.2, 4.8 if histogram else 4.2)
+        ax = self._axes(ax, 4.2, 4.8)
         if not ax.has_data():
             ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-        name = name or self.name
-        label = f"{name} (ECE {self.ece:.3f})" if name else f"ECE {self.ece:.3f}"
+        label = f"{self.name} (ECE {self.ece:.3f})" if self.name else f"ECE {self.ece:.3f}"
         style = {"marker": "o", "markersize": 4.5, "linewidth": 1.4, "zorder": 3, "label": label, **line}
         (drawn,) = ax.plot(self.confidence, self.accuracy, **style)
         colour = drawn.get_color()
@@ -148,10 +145,7 @@ class ReliabilityDisplay(Display):
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         ax.set_ylabel("Accuracy" if self.pos_label is None else f"Share of class {self.pos_label}")
         ax.legend(loc="upper left", frameon=False, handlelength=1.6)
-        if histogram:
-            self._histogram(ax, what, colour)
-        else:
-            ax.set_xlabel(what)
+        self._histogram(ax, what, colour)
         return self
 
     def _histogram(self, ax: Axes, what: str, colour: Any) -> None:

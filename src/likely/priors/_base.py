@@ -95,6 +95,10 @@ class Prior(nn.Module):
 
     power: ClassVar[int]
     spectrum: Tensor
+    _nll: Callable[..., Tensor]  # of weights at a scale
+    _softened: Callable[[Tensor], Tensor]  # the size of a weight under the hyperprior: never below ε
+    # The ratio of the prior's width to that of the likelihood in each direction of a spectrum, to the ``power``.
+    _determined: Callable[[Tensor, Tensor], Tensor]
 
     def __init__(
         self,
@@ -106,6 +110,8 @@ class Prior(nn.Module):
         n: int = 1000,
     ) -> None:
         super().__init__()
+        if type(self) is Prior:
+            raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")
         if per not in ("all", "tensor", "element"):
             raise ValueError(f"per must be 'all', 'tensor' or 'element'; got {per!r}")
         if method not in ("evidence", "map"):
@@ -363,14 +369,3 @@ class Prior(nn.Module):
         memo[id(self)] = new
         new.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return new
-
-    def _nll(self, weight: Tensor, scale: Tensor, **options: Any) -> Tensor:
-        raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")
-
-    def _softened(self, weight: Tensor) -> Tensor:
-        """The weight's size under the hyperprior: never below ε."""
-        raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")
-
-    def _determined(self, spectrum: Tensor, scale: Tensor) -> Tensor:
-        """The ratio of the prior's width to that of the likelihood in each direction, to the ``power``."""
-        raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Self
 
@@ -22,8 +23,8 @@ from torch import nn
 
 from likely._random import Seeded
 from likely._rows.columns import as_codes, each_column, is_frame
-from likely._saving.archive import packed, read_archive, unpacked, write_archive
-from likely._saving.codec import Codec, Unsaved
+from likely._saving.archive import packed, read_archive, write_archive
+from likely._saving.codec import Codec, RecordReader, Unsaved
 from likely._typing import Index
 from likely.tabular._columns import Dates, LevelCodes, Numbers, TableColumns
 from likely.tabular._encoders import Encoders, Indicator, MeanEncoding, Number
@@ -52,23 +53,25 @@ OTHERWISE = "leave it out by model=[…], or save the whole model with joblib or
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator; see its ``save``."""
     check_is_fitted(estimator)
-    skipped = {*estimator.get_params(deep=False), *PASSING}
-    fitted = {name: value for name, value in vars(estimator).items() if name not in skipped}
+    _, codec = _codec(type(estimator))
+    plain = copy.copy(estimator)
     rows = estimator._sample
-    fitted["_sample"] = PlainFrame.of(rows, estimator.columns_) if is_frame(rows) else np.asarray(rows)
-    header, arrays = packed(CODEC, _name(type(estimator)), estimator, fitted)
-    _check_equal(estimator, unpacked(CODEC, type(estimator), header, arrays))
+    plain._sample = PlainFrame.of(rows, estimator.columns_) if is_frame(rows) else np.asarray(rows)
+    header, arrays = packed(codec, plain)
+    _check_equal(estimator, RecordReader(codec, arrays).read(header["model"]))
     write_archive(path, header, arrays)
 
 
 def load_model(cls: type, path: str | os.PathLike[str]) -> Any:
     """Return the estimator in a file that :func:`save_model` wrote; see its ``load``."""
-    return read_archive(CODEC, path, cls, _name(cls), lambda model: model._location_and_log_scale(model._sample[:2]))
+    name, codec = _codec(cls)
+    return read_archive(codec, path, name, lambda model: model._location_and_log_scale(model._sample[:2]))
 
 
-def _name(cls: type) -> str:
-    """Return the name of the class of this package that a class is or extends."""
-    return next(base.__name__ for base in cls.__mro__ if base.__name__ in ESTIMATORS)
+def _codec(cls: type) -> tuple[str, Codec]:
+    """Return the name of the class of this package that a class is or extends, and a codec that uses it."""
+    name = next(base.__name__ for base in cls.__mro__ if base.__name__ in ESTIMATORS)
+    return name, replace(CODEC, classes={**CODEC.classes, name: cls})
 
 
 def _check_equal(estimator: Any, restored: Any) -> None:
@@ -166,7 +169,7 @@ def _replace(value: Any) -> Any:
     if isinstance(value, MLP):
         return PlainNetwork(value.state_dict())
     library = type(value).__module__.split(".")[0]
-    if library == "lightgbm":
+    if hasattr(value, "model_to_string"):
         return PlainBooster(value.model_to_string())
     try:
         return PlainState.of(value)
@@ -192,6 +195,7 @@ TREES = (ExtraTreesClassifier, ExtraTreesRegressor, HistGradientBoostingClassifi
 BOOSTING = "sklearn.ensemble._hist_gradient_boosting"
 LISTED = {
     "builtins": ["slice"],
+    "numpy": ["float32", "float64"],
     "functools": ["partial"],
     "sklearn.ensemble._forest": ["ExtraTreesClassifier", "ExtraTreesRegressor"],
     "sklearn.tree._classes": ["ExtraTreeClassifier", "ExtraTreeRegressor"],
@@ -203,6 +207,7 @@ LISTED = {
     "sklearn.preprocessing._encoders": ["OrdinalEncoder"],
     "sklearn.preprocessing._function_transformer": ["FunctionTransformer"],
     "sklearn.preprocessing._label": ["LabelEncoder"],
+    "sklearn.utils.validation": ["check_array"],
     "sklearn._loss.link": ["IdentityLink", "Interval", "LogitLink", "LogLink", "MultinomialLogit"],
     "sklearn._loss.loss": [
         "HalfBinomialLoss", "HalfGammaLoss", "HalfMultinomialLoss", "HalfPoissonLoss", "HalfSquaredError",
@@ -211,40 +216,31 @@ LISTED = {
         "CyHalfBinomialLoss", "CyHalfGammaLoss", "CyHalfMultinomialLoss", "CyHalfPoissonLoss", "CyHalfSquaredError",
     ],
 }  # fmt: skip
-VALUES = {"check_array": check_array, "float64": np.float64, "float32": np.float32}  # parts that are no objects
-
-
-@dataclass(frozen=True)
-class PlainValue:
-    """A function or a type, by its name in ``VALUES``."""
-
-    name: str
-
-    def restored(self) -> Any:
-        """Return it."""
-        return VALUES[self.name]
+THEMSELVES = (check_array, np.float64, np.float32)  # parts that are no objects
 
 
 @dataclass(frozen=True)
 class PlainState:
-    """An object of a listed class: the arguments of ``__new__``, and the state of ``__setstate__``."""
+    """An object of a listed class: the arguments of ``__new__``, and the state of ``__setstate__``.
+
+    Without arguments it is the class or function itself.
+    """
 
     module: str
     name: str
-    args: tuple[Any, ...]
+    args: tuple[Any, ...] | None
     state: Any
 
     @classmethod
-    def of(cls, value: Any) -> PlainState | PlainValue | None:
+    def of(cls, value: Any) -> Self | None:
         """Convert an object of a listed class; None for a random generator, which only a fit needs.
 
         Raises KeyError for an object of any other class.
         """
         if isinstance(value, np.random.Generator):
             return None
-        for name, listed in VALUES.items():
-            if value is listed:
-                return PlainValue(name)
+        if any(value is one for one in THEMSELVES):
+            return cls(value.__module__, value.__name__, None, None)
         kind = type(value)
         if kind.__name__ not in LISTED[kind.__module__]:
             raise KeyError(kind.__name__)
@@ -260,6 +256,8 @@ class PlainState:
         if self.name not in LISTED.get(self.module, ()):
             raise ValueError(f"it has a part of an unknown class, {self.module[:40]}.{self.name[:40]}")
         kind = getattr(import_module(self.module), self.name)
+        if self.args is None:
+            return kind
         value = kind.__new__(kind, *self.args)
         if self.state is not None and hasattr(value, "__setstate__"):
             value.__setstate__(self.state)
@@ -300,6 +298,6 @@ CLASSES: tuple[type, ...] = (
     ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion, AtomTarget,
     LinearModel, Smooth, Network, Forest,
     Boosted, Native, Flat, Histogram,
-    PlainFrame, PlainNetwork, PlainBooster, PlainState, PlainValue,
+    PlainFrame, PlainNetwork, PlainBooster, PlainState,
 )  # fmt: skip
-CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace)
+CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace, skipped=PASSING)

@@ -57,7 +57,7 @@ def test_evidence_gradient_matches_differences():
     problem = _scaling.AffineProblem(Rows(logits), y, np.ones(200), 0.7, True)
     theta = np.zeros(problem.size)
     hessian, response = problem.hessian(theta), -problem.value(theta)[1]
-    found = _scaling._most_evident(hessian, response, problem, problem.first_strengths(6.0))
+    found = _scaling._most_evident(hessian, response, problem, np.array([6.0, 6.0, 12.0]))
     ridge = found[problem.group]
     mean = np.linalg.solve(hessian + np.diag(ridge), response)
     inverse = np.diag(np.linalg.inv(hessian + np.diag(ridge)))

@@ -26,7 +26,10 @@ CALIBRATORS = [
     DeepScale(max_iter=60),
     IsotonicScale(),
     compose(LinearScale(), IsotonicScale()),
-    AutoScale(candidates=["global", "linear", "linear+isotonic"], cv=2),
+    AutoScale(
+        candidates={"global": GlobalScale(), "linear": LinearScale(), "both": compose(LinearScale(), IsotonicScale())},
+        cv=2,
+    ),
 ]
 every = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=str)
 
@@ -300,8 +303,8 @@ def test_wrong_use():
             calibrator.fit(mean, scale, y, features=x).predict_scale(mean, scale, x[:, :2])
     with pytest.raises(ValueError, match="comes last"):
         compose(IsotonicScale(), LinearScale()).fit(mean, scale, y)
-    with pytest.raises(ValueError, match="candidates must be some of global, linear"):
-        AutoScale(candidates=["platt"]).fit(mean, scale, y)
+    with pytest.raises(ValueError, match="cv must be 2 or more, got 1"):
+        AutoScale(cv=1).fit(mean, scale, y)
     with pytest.raises(ValueError, match="give at least one calibrator"):
         ScalePipeline([]).fit(mean, scale, y)
 
@@ -314,7 +317,7 @@ def test_default_features_are_the_mean_and_the_log_scale():
 
 
 @pytest.mark.parametrize(
-    "calibrator", [GlobalScale(), LinearScale(), IsotonicScale(), AutoScale(candidates=["global"])]
+    "calibrator", [GlobalScale(), LinearScale(), IsotonicScale(), AutoScale(candidates={"global": GlobalScale()})]
 )
 def test_targets_must_be_there(calibrator: Any) -> None:
     with pytest.raises(ValueError, match="y must hold one number per row"):
