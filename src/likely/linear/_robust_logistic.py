@@ -23,7 +23,7 @@ from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Index
 from likely.functional import softmax_nll
 from likely.likelihoods.softmax import tempered
-from likely.linear._base import LinearClassifier, classes_of, labels_of, lines_of
+from likely.linear._base import LinearClassifier, classes_of
 
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
 _MAX_LOG_TEMPERATURE = 20.0  # |log T| beyond this counts as ∞
@@ -114,18 +114,8 @@ class RobustLogisticRegression(LinearClassifier):
         # No row is trusted more than a typical one: log T is unbounded, and distant rows would get T near zero or ∞.
         return np.exp(np.clip(log_temperature, 0.0, _MAX_LOG_TEMPERATURE))
 
-    @by_blocks(width=lines_of)
-    def decision_function(self, X: Any) -> Any:
-        """Return the logits divided by the temperature; for two classes, that of the second.
-
-        Args:
-            X: table of shape (n, d).
-
-        Returns:
-            Array of shape (n,) for two classes, else (n, C).
-        """
-        logits = self._logits(X) / self.temperature(X)[:, None]
-        return logits[:, 0] if len(self.classes_) == 2 else logits
+    def _logits(self, X: Any) -> Array:
+        return super()._logits(X) / self.temperature(X)[:, None]
 
     @by_blocks(width=classes_of)
     def predict_proba(self, X: Any) -> Any:
@@ -137,20 +127,7 @@ class RobustLogisticRegression(LinearClassifier):
         Returns:
             Array of shape (n, C), in the order of ``classes_``.
         """
-        return softmax(_all_logits(self._logits(X) / self.temperature(X)[:, None]), axis=1)
-
-    @by_blocks(dtype=labels_of)
-    def predict(self, X: Any) -> Any:
-        """Return the most probable class of each row, which does not depend on the temperature.
-
-        Args:
-            X: table of shape (n, d).
-
-        Returns:
-            Array of shape (n,) with labels of ``classes_``.
-        """
-        best = _all_logits(self._logits(X)).argmax(1)
-        return self.classes_[best]
+        return softmax(_all_logits(self._logits(X)), axis=1)
 
     @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Any:
@@ -166,7 +143,7 @@ class RobustLogisticRegression(LinearClassifier):
         Raises:
             ValueError: y holds a label that ``fit`` has not seen.
         """
-        logits = torch.from_numpy(_all_logits(self._logits(X)))
+        logits = torch.from_numpy(_all_logits(super()._logits(X)))
         labels = np.asarray(y)
         known = np.isin(labels, self.classes_)
         if labels.shape != (len(logits),) or not known.all():

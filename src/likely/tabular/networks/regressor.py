@@ -75,6 +75,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     """
 
     _per_target = True
+    several_targets_: bool
 
     def __init__(
         self,
@@ -211,6 +212,15 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
             return parts(components_last(location).select(axis, 0), single)
         components = parts(components_last(location), {name: components_last(value) for name, value in phi.items()})
         return MixtureSameFamily(Categorical(torch.ones_like(components_last(location))), components)
+
+    def _targets_per_row(self) -> int | None:
+        """The number of targets; None where predictions are of shape (rows,)."""
+        return len(self.target_units_.centre) if self.several_targets_ else None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _likelihood(self) -> NetworkLikelihood:
         names = [name for name in LIKELIHOODS if name != "softmax"]  # those of one predicted number per target
