@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import RandomState
-from scipy.special import chdtri, expit
+from scipy.special import chdtri, expit, ndtr
 
 from likely._rows.columns import median
 from likely._typing import Array, Index
@@ -137,8 +137,16 @@ class _LeastSquares:
         residuals, central = self.rows.residuals(self.betas)
         apart = rms(residuals - central, self.rows.weight * self.near)
         z, share = residuals / rms(residuals, self.rows.weight), self.rows.weight / n
-        looks_normal = _skewness_and_kurtosis(z, share, n) < 6
+        looks_normal = _distance_to_normal(z, share, n) < 1 and _skewness_and_kurtosis(z, share, n) < 6
         return bool(looks_normal and apart < 0.7 * self.rows.radius(np.abs(central)))
+
+
+def _distance_to_normal(z: Array, share: Array, n: float) -> float:
+    """Return √n times the largest difference of the distribution functions (Kolmogorov and Smirnov's)."""
+    order = np.argsort(z, kind="stable")
+    below, level = np.cumsum(share[order]), ndtr(z[order])
+    gap = float(np.maximum(np.abs(below - level), np.abs(below - share[order] - level)).max())
+    return (gap - 0.5 / n) * math.sqrt(n)  # at the middle of each step, where every row counts once
 
 
 def _skewness_and_kurtosis(z: Array, share: Array, n: float) -> float:
