@@ -172,7 +172,7 @@ class _Problem:
         """Return lines, slopes of log T = slopes · x in robust units, and the iterations of the last search."""
         plain, point = self.searched(max_iter, tol)
         ridge = self.learned_ridge(point) if self.held_out_gain(max_iter, tol) > 0 else math.inf
-        precise = {"max_iter": 3 * max_iter, "tol": 1e-4 * tol, "least_gain": 0.0}
+        precise: dict[str, Any] = {"max_iter": 3 * max_iter, "tol": 1e-4 * tol, "least_gain": 0.0}
         if math.isfinite(ridge):
             point, result = self.minimised(point, slice(None), self.weight, ridge=ridge, **precise)
         else:
