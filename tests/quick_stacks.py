@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _stack
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 from likely.tabular.members import boosting, estimator, kernel, linear, network, task
 
 
@@ -32,8 +32,7 @@ def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "ROUNDS", 2)
     monkeypatch.setattr(network, "STEPS", 20)
     monkeypatch.setattr(network, "HIDDEN", (16,))
-    for module in (task, _stack):
-        monkeypatch.setattr(module, "minimize", partial(minimize, options={"maxiter": 3}))
+    monkeypatch.setattr(task, "minimize", partial(minimize, options={"maxiter": 3}))
     monkeypatch.setattr(linear, "MOST_STEPS", 8)
     monkeypatch.setattr(linear, "FEW_STEPS", 4)
     monkeypatch.setattr(kernel, "RIDGES", (3.0, 0.03))

@@ -17,7 +17,6 @@ from likely.metrics import crps, crps_from_samples, negative_log_likelihood
 from likely.tabular import LikelihoodRegressor, NetworkRegressor
 from likely.tabular._table_estimator import read_weight
 from likely.tabular.targets.atoms import WithAtoms, find_atoms
-from likely.tabular.targets.links import Several
 
 Make = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -58,7 +57,7 @@ def test_claims_that_are_mostly_zero_have_the_right_mean_and_intervals(zeros: fl
     model.save(tmp_path / "claims")
     loaded = LikelihoodRegressor.load(tmp_path / "claims")
     np.testing.assert_allclose(loaded.predict(X), model.predict(X))
-    assert model.summary_["targets"][0]["atoms"]["values"] == [0.0]
+    assert model.summary_["atoms"]["values"] == [0.0]
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e9, 1e-9])
@@ -70,22 +69,20 @@ def test_two_values_have_the_mean_of_their_shares(unit: float) -> None:
     assert np.isfinite(model.outlier_scores_).all()
 
 
-def test_a_floor_and_a_cap_are_both_found_also_beside_another_target() -> None:
+def test_a_floor_and_a_cap_are_both_found() -> None:
     X, y = rows(ends, 4, 400)
-    both = np.column_stack([y, X[:, 0]])
-    model = quick().fit(X, both, sample_weight=np.r_[0.0, np.ones(399)])
-    first, second = model.summary_["targets"]
-    assert first["atoms"]["values"] == [-1, 1]
-    assert "atoms" not in second
+    model = quick().fit(X, y, sample_weight=np.r_[0.0, np.ones(399)])
+    assert model.summary_["atoms"]["values"] == [-1, 1]
+    assert "atoms" not in quick().fit(X, X[:, 0]).summary_
     alone = quick().fit(X, y)
     assert (alone.predict_dist(X).log_prob(torch.tensor(y)) <= 0).numpy()[np.abs(y) == 1].all()
-    assert crps(both, model.predict_dist(X)) < np.abs(both - both.mean(0)).mean() / 2
+    assert crps(y, model.predict_dist(X)) < np.abs(y - y.mean()).mean() / 2
 
 
 def test_estimators_that_cannot_classify_predict_the_rest() -> None:
     X, y = rows(claims(0.5), 5, 300)
     model = LikelihoodRegressor(Ridge(), random_state=0).fit(X, y)
-    target = model.summary_["targets"][0]
+    target = model.summary_
     assert (list(target["weights"]), list(target["atoms"]["weights"])) == (["Ridge"], ["boosting"])
 
 
@@ -133,8 +130,6 @@ def test_a_distribution_with_atoms_agrees_with_its_draws(atoms: list[float], res
         np.testing.assert_allclose(distribution.cdf(y), (draws <= y).double().mean(0), atol=0.01)
         expected = crps_from_samples(y, draws[:20_000].T, reduction="none")
         np.testing.assert_allclose(crps(y, distribution, reduction="none"), expected, rtol=0.05, atol=0.01)
-        twice = Several([distribution, distribution])
-        np.testing.assert_allclose(crps(torch.stack([y, y], 1), twice), crps(y, distribution))
     shares = [(draws == atom).double().mean(0) for atom in atoms]
     masses = [distribution.log_prob(torch.tensor(atom)).exp() for atom in atoms]
     np.testing.assert_allclose(torch.stack(shares), torch.stack(masses), atol=0.01)

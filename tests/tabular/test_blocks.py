@@ -95,12 +95,15 @@ def test_a_classifier_gives_the_same_answers_of_blocks(tmp_path: Path) -> None:
 def test_answers_are_of_the_kind_of_the_table_and_dask_s_are_lazy() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
-    model = LikelihoodRegressor("linear", random_state=0).fit(X, y)
     blocks = da.from_array(X, chunks=(70, 1))
-    mean, std = model.predict(blocks, return_std=True)
-    assert isinstance(mean, da.Array)
-    assert mean.shape == std.shape == (200, 2)
-    np.testing.assert_allclose(mean.compute(), model.predict(X))
+    networks = NetworkRegressor(hidden=(), max_steps=5, random_state=0).fit(X, y)
+    line = LikelihoodRegressor("linear", random_state=0).fit(X, y[:, 0])
+    for model, shape in ((networks, (200, 2)), (line, (200,))):
+        mean, std = model.predict(blocks, return_std=True)
+        assert isinstance(mean, da.Array)
+        assert mean.shape == std.shape == shape
+        np.testing.assert_allclose(mean.compute(), model.predict(X), rtol=1e-5)
+    assert line.predict_quantile(blocks, [0.1, 0.9]).compute().shape == (200, 2)
     frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"], index=np.arange(200) * 2), npartitions=3)
     named = LikelihoodRegressor("linear", random_state=0).fit(frame, da.from_array(y[:, 0], chunks=67))
     lower, upper = named.predict_interval(frame)

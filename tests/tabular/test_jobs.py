@@ -69,6 +69,6 @@ def test_a_choice_among_members_does_not_depend_on_jobs() -> None:
 def test_the_time_limit_holds_in_other_threads() -> None:
     with joblib.parallel_config("threading", n_jobs=2):
         model = regressor(time_limit=1e-6).fit(X, y)
-    outcomes = [own["outcome"] for own in model.summary_["targets"][0]["members"]]
+    outcomes = [own["outcome"] for own in model.summary_["members"]]
     assert outcomes[0] == "fitted"
     assert set(outcomes[1:]) == {"dropped: time_limit was reached"}

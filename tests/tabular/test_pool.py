@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
 
 from likely.tabular import _stack
 from likely.tabular._stack import ClassPool, Pool, pool_classes, pool_links, pool_means
@@ -93,54 +93,14 @@ def test_links_are_pooled_by_penalised_likelihood(link: str) -> None:
     assert np.ptp(found) > 0.1, "the members differ too little for this to be a test"
 
 
-def test_classes_are_pooled_by_a_mixture_a_product_and_a_temperature() -> None:
+def test_classes_are_pooled_by_a_product_of_probabilities() -> None:
     logits, y = classes(3.0)
-    labels, rows = y.argmax(1), np.arange(ROWS)
     pool = pool_classes(logits, y, WEIGHT)
-    logs = log_softmax(logits, -1)
-
-    def mixture_cost(free: np.ndarray) -> float:
-        log_shares = log_softmax(free)
-        likelihood = WEIGHT @ logsumexp(log_shares[:, None] + logs[:, rows, labels], 0)
-        return -likelihood - PRIOR / MEMBERS * log_shares.sum()
-
-    shares = softmax(minimize(mixture_cost, np.zeros(MEMBERS), options={"gtol": 1e-9}).x)
-    np.testing.assert_allclose(pool.shares, shares, atol=2e-3)
-    assert pool.shares.sum() == pytest.approx(1)
-    np.testing.assert_allclose(pool.weights, pool_links(logs, y, WEIGHT, "softmax"))
-    mixed = ClassPool(pool.shares, pool.weights, 1.0)(logits[:, None])
-    strength = PRIOR * min(1.0, -(WEIGHT @ mixed[rows, labels]) / WEIGHT.sum())
-
-    def temperature_cost(log_temperature: float) -> float:
-        scaled = log_softmax(mixed / np.exp(log_temperature), -1)[rows, labels]
-        return -WEIGHT @ scaled + strength * log_temperature**2
-
-    expected = minimize_scalar(temperature_cost, bounds=np.log([0.2, 5.0]), method="bounded", options={"xatol": 1e-9}).x
-    assert np.log(pool.temperature) == pytest.approx(expected, abs=2e-3)
-    assert abs(expected) > 0.02, "the temperature is too near to one for this to be a test"
-
-
-def test_a_class_pool_is_half_a_sum_and_half_a_product_of_probabilities() -> None:
-    rng = np.random.default_rng(4)
-    logits = rng.normal(size=(2, 2, 5, CLASSES))
-    pool = ClassPool(np.array([0.3, 0.7]), np.array([0.9, 0.4]), 1.7)
-    proba = softmax(logits, -1)
-    linear = 0.3 * proba[0].mean(0) + 0.7 * proba[1].mean(0)
+    np.testing.assert_allclose(pool.weights, pool_links(log_softmax(logits, -1), y, WEIGHT, "softmax"))
+    proba = softmax(np.random.default_rng(4).normal(size=(2, 2, 5, CLASSES)), -1)
     product = np.exp(0.9 * np.log(proba[0]).mean(0) + 0.4 * np.log(proba[1]).mean(0))
-    half = (linear + product / product.sum(1, keepdims=True)) / 2
-    expected = half ** (1 / 1.7)
-    np.testing.assert_allclose(np.exp(pool(logits)), expected / expected.sum(1, keepdims=True))
-
-
-@pytest.mark.parametrize(("scale", "bound"), [(1e4, 5.0), (0.3, 0.2)])
-def test_temperatures_stay_in_their_range(scale: float, bound: float) -> None:
-    """Members that are far too sure, or not sure at all of labels that they know."""
-    rng = np.random.default_rng(5)
-    labels = rng.integers(0, CLASSES, 4000)
-    logits = np.eye(CLASSES)[labels] if scale < 1 else rng.normal(size=(4000, CLASSES))
-    temperature = pool_classes(scale * np.stack([logits] * 2), np.eye(CLASSES)[labels], np.ones(4000)).temperature
-    assert 0.2 - 1e-9 <= temperature <= 5 + 1e-9
-    assert temperature == pytest.approx(bound, rel=0.5)
+    pooled = ClassPool(np.array([0.9, 0.4]))(np.log(proba))
+    np.testing.assert_allclose(np.exp(pooled), product / product.sum(1, keepdims=True))
 
 
 def test_of_too_many_rows_every_so_many_are_used(monkeypatch) -> None:
@@ -148,8 +108,6 @@ def test_of_too_many_rows_every_so_many_are_used(monkeypatch) -> None:
     logits, y = classes()
     few, all_rows = pool_classes(logits[:, ::3], y[::3], WEIGHT[::3]), pool_classes(logits, y, WEIGHT)
     np.testing.assert_array_equal(all_rows.weights, few.weights)
-    np.testing.assert_array_equal(all_rows.shares, few.shares)
-    assert all_rows.temperature == few.temperature
     assert isinstance(pool_means(*numbers(), WEIGHT), Pool)
 
 
@@ -180,13 +138,3 @@ def test_the_prior_counts_as_five_rows_of_the_members_mean_loss_or_of_one(sure: 
     expected = best(lambda weights: data_cost(weights) + strength * ((weights - 1 / MEMBERS) ** 2).sum())
     np.testing.assert_allclose(pool_links(logs, y, WEIGHT, "softmax"), expected, atol=3e-3)
     assert level > 1.1
-    pool = pool_classes(logits, y, WEIGHT)
-    mixed = ClassPool(pool.shares, pool.weights, 1.0)(logits[:, None])
-    mean = -(WEIGHT @ mixed[np.arange(ROWS), labels]) / WEIGHT.sum()
-
-    def temperature_cost(log_temperature: float) -> float:
-        scaled = log_softmax(mixed / np.exp(log_temperature), -1)[np.arange(ROWS), labels]
-        return -WEIGHT @ scaled + PRIOR * min(1.0, mean) * log_temperature**2
-
-    found = minimize_scalar(temperature_cost, bounds=np.log([0.2, 5.0]), method="bounded", options={"xatol": 1e-9}).x
-    assert np.log(pool.temperature) == pytest.approx(found, abs=2e-3)

@@ -34,7 +34,7 @@ def small_network(inputs: int, outputs: int) -> nn.Module:
 
 
 def weights(model: LikelihoodRegressor) -> list[str]:
-    return list(model.summary_["targets"][0]["weights"])
+    return list(model.summary_["weights"])
 
 
 @pytest.mark.parametrize("name", ["linear", "kernel", "boosting", "shallow", "trees", "network"])
@@ -75,7 +75,7 @@ def test_pipelines_read_the_frame_as_it_is() -> None:
     columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["name"]), ("passthrough", ["number"]))
     model = regressor([make_pipeline(columns, Ridge()), "linear"]).fit(frame, target)
     usable(model, frame)
-    assert model.summary_["targets"][0]["weights"]["Pipeline"] > 0.2
+    assert model.summary_["weights"]["Pipeline"] > 0.2
 
 
 def test_one_scale_for_all() -> None:
@@ -114,7 +114,7 @@ def test_summaries_are_json() -> None:
 def test_no_member_is_begun_after_the_time_limit() -> None:
     for model in (regressor(time_limit=1e-9).fit(X, y), classifier(time_limit=1e-9).fit(X, y > 0)):
         usable(model, X)
-        tried = model.summary_["targets"][0]["members"] if isinstance(model, LikelihoodRegressor) else None
+        tried = model.summary_["members"] if isinstance(model, LikelihoodRegressor) else None
         tried = tried or model.summary_["members"]
         assert [each["outcome"] == "fitted" for each in tried] == [True, *[False] * (len(tried) - 1)]
         assert "time_limit was reached" in tried[1]["outcome"]
@@ -128,7 +128,7 @@ def test_an_interrupt_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.warns(UserWarning, match="interrupted: the fit goes on with linear"):
         model = regressor().fit(X, y)
     usable(model, X)
-    assert model.summary_["targets"][0]["members"][-1]["outcome"] == "interrupted"
+    assert model.summary_["members"][-1]["outcome"] == "interrupted"
     monkeypatch.setitem(_stack.KINDS, "linear", interrupt)
     with pytest.raises(KeyboardInterrupt):
         regressor().fit(X, y)

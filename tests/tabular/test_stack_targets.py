@@ -22,7 +22,7 @@ def rows(n: int = 150) -> tuple[np.ndarray, np.ndarray]:
 
 
 def likelihood(model: Any) -> str:
-    return str(model.summary_["targets"][0]["likelihood"])
+    return str(model.summary_["likelihood"])
 
 
 COUNTS = {
@@ -117,6 +117,7 @@ def test_few_rows(n: int) -> None:
 @pytest.mark.parametrize(
     "convert", [list, np.float32, pd.Series, lambda y: y[:, None]], ids=["list", "float32", "series", "column"]
 )
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
 def test_targets_of_any_type(convert: Any) -> None:
     X, y = rows(80)
     y = y.astype(np.float32).astype(np.float64)
@@ -124,21 +125,10 @@ def test_targets_of_any_type(convert: Any) -> None:
     np.testing.assert_allclose(other.ravel(), regressor().fit(X, y).predict(X), rtol=1e-9)
 
 
-def test_several_targets_of_different_kinds() -> None:
-    X, y = rows()
-    Y = np.column_stack([y, np.random.default_rng(0).poisson(0.5, len(y)), np.exp(2 * y)])
-    model = regressor().fit(X, Y)
-    usable(model, X)
-    kinds = [each["likelihood"] for each in model.summary_["targets"]]
-    assert len(set(kinds)) == 3
-    assert model.predict(X).shape == model.out_of_fold_.shape == Y.shape
-    assert model.predict_quantile(X, [0.1, 0.9]).shape == (*Y.shape, 2)
-    assert model.predict_interval(X, conformal=True)[0].shape == Y.shape
-    assert model.outlier_score(X, Y).shape == model.outlier_scores_.shape == (len(X),)
-    distribution = model.predict_dist(X)
-    assert distribution.log_prob(torch.as_tensor(Y)).shape == distribution.sample().shape == Y.shape
-    alone = regressor().fit(X, y)
-    np.testing.assert_allclose(model.predict(X)[:, 0], alone.predict(X))
+def test_several_targets_are_fitted_one_by_one() -> None:
+    X, y = rows(80)
+    with pytest.raises(ValueError, match="one LikelihoodRegressor per target"):
+        regressor().fit(X, np.column_stack([y, y]))
 
 
 def test_a_row_without_weight_is_a_row_left_out() -> None:

@@ -34,8 +34,8 @@ class LinearModel(BaseEstimator):
         Args:
             X: table of shape (n, d). Regressions that learn their prior also take tables in blocks, which are never
                 loaded as a whole: a Dask array or frame, or a path, glob or URL of Parquet, Feather or CSV.
-            y: target or label of each row, shape (n,). :class:`DynamicRidge` also takes (n, k) and fits each of the k
-                targets separately. With a table in blocks, y can be the name of a column, which is then no feature.
+            y: target or label of each row, shape (n,). With a table in blocks, y can be the name of a column, which is
+                then no feature.
             sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks; None for equal
                 weights. Whole numbers count rows: a weight of two is the row twice. Other weights are scaled to a mean
                 of one, so that only their ratios matter.
@@ -77,8 +77,8 @@ class LinearRegressor(RegressorMixin, LinearModel):
             return_std: whether to return the predicted standard deviation of each row too.
 
         Returns:
-            Array of shape (n,), or (n, k) after a fit to k targets; with ``return_std`` a pair of such arrays. For Dask
-            tables these are Dask arrays, not computed yet.
+            Array of shape (n,); with ``return_std`` a pair of such arrays. For Dask tables these are Dask arrays, not
+            computed yet.
         """
         X = self._checked_rows(X)
         mean = self._line(X, self.coef_) + self.intercept_
@@ -154,7 +154,7 @@ class DynamicLinearModel(LinearRegressor):
             X: table of shape (n, d), in memory.
 
         Returns:
-            A :class:`torch.distributions.Normal` of batch shape (n,), or (n, k) after a fit to k targets, in float64.
+            A :class:`torch.distributions.Normal` of batch shape (n,), in float64.
 
         Raises:
             TypeError: X is a Dask table; ``predict(X, return_std=True)`` returns the parameters block by block.
@@ -202,12 +202,7 @@ def classes_of(model: Any) -> int:
     return len(model.classes_)
 
 
-def lines_of(model: Any) -> int | None:
-    """Return the number of a fitted classifier's log odds per row; None for one."""
-    return None if classes_of(model) == 2 else classes_of(model)
-
-
-def labels_of(model: Any) -> Any:
+def _labels_of(model: Any) -> Any:
     """Return the type of a fitted classifier's labels."""
     check_is_fitted(model)
     return model.classes_.dtype
@@ -232,6 +227,32 @@ class LinearClassifier(ClassifierMixin, LinearModel):
 
     def _learn(self, X: Array, table: Table) -> None:
         raise TypeError("use one of the estimators in likely.linear")
+
+    @by_blocks(width=lambda model: None if classes_of(model) == 2 else classes_of(model))
+    def decision_function(self, X: Any) -> Any:
+        """Return the logits of each row; for two classes, that of the second.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n,) for two classes, else (n, C).
+        """
+        logits = self._logits(X)
+        return logits[:, 0] if len(self.classes_) == 2 else logits
+
+    @by_blocks(dtype=_labels_of)
+    def predict(self, X: Any) -> Any:
+        """Return the most probable class of each row.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n,) with labels of ``classes_``.
+        """
+        logits = self.decision_function(X)
+        return self.classes_[(logits > 0).astype(int) if logits.ndim == 1 else logits.argmax(1)]
 
     def _logits(self, X: Any) -> Array:
         check_is_fitted(self)

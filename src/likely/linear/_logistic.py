@@ -20,7 +20,7 @@ from likely._solvers.evidence import fit_linear
 from likely._solvers.sparse import PATIENCE, STEP, solve_lasso
 from likely._typing import Array
 from likely.functional import bernoulli_nll
-from likely.linear._base import LinearClassifier, classes_of, labels_of, lines_of
+from likely.linear._base import LinearClassifier, classes_of
 
 PRIORS = ("normal", "laplace")
 
@@ -74,19 +74,6 @@ class DynamicLogisticRegression(LinearClassifier):
         self._line = Line.of(slopes, table.units)
         self.coef_ = self._line.coef
 
-    @by_blocks(width=lines_of)
-    def decision_function(self, X: Any) -> Any:
-        """Return the log odds of the second class, or of each class against the rest.
-
-        Args:
-            X: table of shape (n, d).
-
-        Returns:
-            Array of shape (n,) for two classes, else (n, C).
-        """
-        odds = self._logits(X)
-        return odds[:, 0] if len(self.classes_) == 2 else odds
-
     @by_blocks(width=classes_of)
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class.
@@ -105,19 +92,6 @@ class DynamicLogisticRegression(LinearClassifier):
         log_p = log_expit(odds)
         p = np.exp(log_p - log_p.max(1, keepdims=True))
         return p / p.sum(1, keepdims=True)
-
-    @by_blocks(dtype=labels_of)
-    def predict(self, X: Any) -> Any:
-        """Return the most probable class of each row.
-
-        Args:
-            X: table of shape (n, d).
-
-        Returns:
-            Array of shape (n,) with labels of ``classes_``.
-        """
-        odds = self.decision_function(X)
-        return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(1)]
 
 
 _Fit = tuple[Array, float, float, int]  # slopes of columns over their units, intercept, scale of the prior, steps

@@ -23,7 +23,7 @@ from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Index
 from likely.functional import softmax_nll
 from likely.likelihoods.softmax import tempered
-from likely.linear._base import LinearClassifier, classes_of, labels_of, lines_of
+from likely.linear._base import LinearClassifier, classes_of
 
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
 _MAX_LOG_TEMPERATURE = 20.0  # |log T| beyond this counts as ∞
@@ -114,18 +114,8 @@ class RobustLogisticRegression(LinearClassifier):
         # No row is trusted more than a typical one: log T is unbounded, and distant rows would get T near zero or ∞.
         return np.exp(np.clip(log_temperature, 0.0, _MAX_LOG_TEMPERATURE))
 
-    @by_blocks(width=lines_of)
-    def decision_function(self, X: Any) -> Any:
-        """Return the logits divided by the temperature; for two classes, that of the second.
-
-        Args:
-            X: table of shape (n, d).
-
-        Returns:
-            Array of shape (n,) for two classes, else (n, C).
-        """
-        logits = self._logits(X) / self.temperature(X)[:, None]
-        return logits[:, 0] if len(self.classes_) == 2 else logits
+    def _logits(self, X: Any) -> Array:
+        return super()._logits(X) / self.temperature(X)[:, None]
 
     @by_blocks(width=classes_of)
     def predict_proba(self, X: Any) -> Any:
@@ -137,20 +127,7 @@ class RobustLogisticRegression(LinearClassifier):
         Returns:
             Array of shape (n, C), in the order of ``classes_``.
         """
-        return softmax(_all_logits(self._logits(X) / self.temperature(X)[:, None]), axis=1)
-
-    @by_blocks(dtype=labels_of)
-    def predict(self, X: Any) -> Any:
-        """Return the most probable class of each row, which does not depend on the temperature.
-
-        Args:
-            X: table of shape (n, d).
-
-        Returns:
-            Array of shape (n,) with labels of ``classes_``.
-        """
-        best = _all_logits(self._logits(X)).argmax(1)
-        return self.classes_[best]
+        return softmax(_all_logits(self._logits(X)), axis=1)
 
     @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Any:
@@ -166,7 +143,7 @@ class RobustLogisticRegression(LinearClassifier):
         Raises:
             ValueError: y holds a label that ``fit`` has not seen.
         """
-        logits = torch.from_numpy(_all_logits(self._logits(X)))
+        logits = torch.from_numpy(_all_logits(super()._logits(X)))
         labels = np.asarray(y)
         known = np.isin(labels, self.classes_)
         if labels.shape != (len(logits),) or not known.all():
@@ -194,20 +171,17 @@ class _Problem:
     def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:
         """Return lines, slopes of log T = slopes · x in robust units, and the iterations of the last search."""
         plain, point = self.searched(max_iter, tol)
-        ridge = math.inf
-        if self.held_out_gain(max_iter, tol) > 0:
-            point, _ = self.settled(point, slice(None), _RIDGE, max_iter, tol)
-            ridge = self.learned_ridge(point)
+        ridge = self.learned_ridge(point) if self.held_out_gain(max_iter, tol) > 0 else math.inf
+        precise: dict[str, Any] = {"max_iter": 3 * max_iter, "tol": 1e-4 * tol, "least_gain": 0.0}
         if math.isfinite(ridge):
-            point, steps = self.settled(point, slice(None), ridge, max_iter, tol)
+            point, result = self.minimised(point, slice(None), self.weight, ridge=ridge, **precise)
         else:
-            point, steps = self.settled(plain, slice(None, self.size), 1.0, max_iter, tol)
-        return *self.in_x(point), steps
+            point, result = self.minimised(plain, slice(None, self.size), self.weight, **precise)
+        return *self.in_x(point), int(result.nit)
 
     def searched(self, max_iter: int, tol: float) -> tuple[Array, Array]:
         """Return the lines of a plain logistic regression, and lines and slopes from the best of several starts."""
-        options = {"maxiter": max_iter, "gtol": tol * self.weight.sum(), "ftol": 1e-12, "maxls": 50}
-        search = partial(self.minimised, ridge=_RIDGE, method="L-BFGS-B", options=options)
+        search = partial(self.minimised, max_iter=max_iter, tol=tol)
         nothing = np.zeros(self.size + self.features.shape[1])
         lines, slopes, everything = slice(None, self.size), slice(self.size, None), slice(None)
         plain, _ = search(nothing, lines, self.weight)
@@ -258,48 +232,29 @@ class _Problem:
         value = -(weight @ (logs * self.hot).sum(1)) + 0.5 * np.square(w[:, :-1]).sum() / self.C + 0.5 * ridge * c @ c
         return float(value), np.concatenate([pull.ravel(), ridge * c - (excess * cooled).sum(1) @ self.features])
 
-    def settled(self, point: Array, free: slice, ridge: float, max_iter: int, tol: float) -> tuple[Array, int]:
-        """Return the local minimum near ``point``, by Newton's method in a trust region, and the iterations."""
-        total = float(self.weight.sum())
-
-        def curvature(part: Array, direction: Array) -> Array:
-            here, along = point.copy(), np.zeros_like(point)
-            here[free], along[free] = part, direction
-            return self.bend(here, along, ridge)[free] / total
-
-        options = {"gtol": 1e-4 * tol, "maxiter": 3 * max_iter}
-        search: dict[str, Any] = {"unit": total, "hessp": curvature, "method": "trust-ncg", "options": options}
-        bottom, result = self.minimised(point, free, self.weight, ridge=ridge, **search)
-        return bottom, int(result.nit)
-
     def minimised(
-        self, start: Array, free: slice, weight: Array, *, ridge: float, unit: float = 1.0, **search: Any
+        self,
+        start: Array,
+        free: slice,
+        weight: Array,
+        *,
+        max_iter: int,
+        tol: float,
+        ridge: float = _RIDGE,
+        least_gain: float = 1e-12,
     ) -> tuple[Array, Any]:
-        """Return the minimum over the ``free`` entries of ``start``, and scipy's result."""
-        point = start.copy()
+        """Return the minimum of the mean loss over the ``free`` entries of ``start``, and scipy's result."""
+        point, total = start.copy(), weight.sum()
 
         def loss(part: Array) -> tuple[float, Array]:
             point[free] = part
             value, slope = self.loss(point, weight, ridge)
-            return value / unit, slope[free] / unit
+            return value / total, slope[free] / total
 
-        result = minimize(loss, start[free], jac=True, **search)
+        options = {"maxiter": max_iter, "gtol": tol, "ftol": least_gain, "maxls": 50}
+        result = minimize(loss, start[free], jac=True, method="L-BFGS-B", options=options)
         point[free] = result.x
         return point, result
-
-    def bend(self, point: Array, direction: Array, ridge: float) -> Array:
-        """Return the Hessian of the loss times a direction."""
-        w, c = point[: self.size].reshape(self.shape), point[self.size :]
-        dw, dc = direction[: self.size].reshape(self.shape), direction[self.size :]
-        inverse = np.exp(-np.clip(self.features @ c, -_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))[:, None]
-        cooled, turn = _all_logits(self.x @ w.T) * inverse, (self.features @ dc)[:, None]
-        p = softmax(cooled, axis=1)
-        excess, moved = (p - self.hot) * self.weight[:, None], _all_logits(self.x @ dw.T) * inverse - cooled * turn
-        change = self.weight[:, None] * p * (moved - (p * moved).sum(1, keepdims=True))
-        pull = ((change - excess * turn) * inverse)[:, -self.shape[0] :].T @ self.x
-        pull[:, :-1] += dw[:, :-1] / self.C
-        heat = ridge * dc - (change * cooled + excess * moved).sum(1) @ self.features
-        return np.concatenate([pull.ravel(), heat])
 
     def central(self) -> list[Array]:
         """Return weights that select the rows nearest the middle of all, and those nearest that of their class."""

@@ -95,19 +95,14 @@ def fit_mixture(
     if perfect is not None:
         scale, share = np.array([TINY]), np.array([_largest_share(rows)])
         return Mixture(perfect[None], scale, 3 * scale, share, density)
-    sample = (
-        rows
-        if len(rows.y) <= _MAX_COMPARISON_ROWS
-        else rows.some(random.choice(len(rows.y), _MAX_COMPARISON_ROWS, replace=False))
-    )
+    sample = rows.at_most(_MAX_COMPARISON_ROWS, random)
     plain = _LeastSquares.of(sample, sample.central(sample.columns))
     dense = _by_columns(sample.at_most(_MAX_SEARCH_ROWS, random))
     clean = _without_outliers(rows, plain, dense, density, max_iter, tol)
     if clean is not None:
         return clean
-    starts = np.vstack([plain.betas, _reweighted(sample, plain.betas)])
-    starts = np.vstack([starts, _concentrated(sample, starts), dense, _elemental(sample, n_starts, random)])
-    best = _best_of(sample, starts, density, tol)
+    starts = [plain.betas, _concentrated(sample, plain.betas), dense, _elemental(sample, n_starts, random)]
+    best = _best_of(sample, np.vstack(starts), density, tol)
     inlier = expit(best.log_odds(sample.residuals(best.betas))[0])
     tilt = _tilt(sample, best.beta, inlier * sample.weight, density, max_iter, 20 * tol)
     if tilt is None:
@@ -325,15 +320,6 @@ def _likelihood(rows: RobustRows, fitted: Mixture) -> Array:
     )
     _, gram = rows.many_least_squares(expit(odds) / inner**2 + expit(-odds) / outer**2)
     return log_density @ rows.weight - 0.5 * np.linalg.slogdet(gram)[1]
-
-
-def _reweighted(rows: RobustRows, beta: Array) -> Array:
-    """Return the coefficients after a few iterations towards the Cauchy likelihood's fit."""
-    for _ in range(4):
-        residuals = rows.residuals(beta)
-        scale = 2.385 * 1.4826 * rows.radius(np.abs(residuals)) + TINY
-        beta, _ = rows.many_least_squares(1 / (1 + np.square(residuals / scale[:, None])))
-    return beta
 
 
 def _by_columns(rows: RobustRows) -> Array:

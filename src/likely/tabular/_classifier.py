@@ -23,8 +23,8 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
     r"""Predicts calibrated class probabilities for the rows of a table with numbers, categories, dates and gaps.
 
     Members of different kinds — a linear model with a learned prior, kernels with a learned metric, boosted and
-    randomised trees, a neural network — are fitted on the same folds. Their weights and a common temperature maximise
-    the likelihood of the held-out labels.
+    randomised trees, a neural network — are fitted on the same folds. Their weights, in a geometric mean of their
+    probabilities, maximise the likelihood of the held-out labels.
 
     See also :class:`~likely.tabular.LikelihoodRegressor` for numeric targets,
     :class:`~likely.tabular.NetworkClassifier` for a single network, and
@@ -48,7 +48,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
 
     Attributes:
         classes_: the labels, sorted, of shape (classes,).
-        summary_: the members, their weights and the temperature that were chosen, as a dict that JSON can hold.
+        summary_: the members and their weights that were chosen, as a dict that JSON can hold.
         n_rows_read_: number of rows read: all of them, unless the table was not in memory.
         outlier_scores_: score of each training label, of shape (rows,), from members that were fitted without the row:
             higher means that another label is more probable.
@@ -84,7 +84,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Fit the members, their weights and the temperature.
+        """Fit the members and their weights.
 
         The order of the rows does not matter. A row of weight two counts twice in every loss. It is in one fold,
         though, where two equal rows may be in different ones, so the two fits agree in distribution only.
@@ -138,8 +138,6 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
             "rows": len(y),
             "folds": task.n_folds,
             "classes": len(self.classes_),
-            "temperature": round(self.pool_.temperature, 4),
-            "shares": dict(zip(self.stack_.members, self.pool_.shares.round(4).tolist(), strict=True)),
             "weights": dict(zip(self.stack_.members, self.pool_.weights.round(4).tolist(), strict=True)),
             "members": list(self.stack_.tried),
         }

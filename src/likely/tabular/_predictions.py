@@ -41,9 +41,6 @@ def read_sample(X: Any, y: Any, *extras: Any) -> tuple[Any, Any, tuple[Any, ...]
 class DistributionRegressor(RegressorMixin):
     """A regressor that predicts a distribution for every row."""
 
-    several_targets_: bool
-    out_of_fold_: Array
-
     @abstractmethod
     def predict_dist(self, X: Any) -> Distribution:
         """Predict the distribution of each row's target."""
@@ -56,7 +53,7 @@ class DistributionRegressor(RegressorMixin):
 
         Args:
             X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
-            y: targets of shape (rows,) or (rows, targets).
+            y: targets of shape (rows,), or (rows, targets) where the networks were fitted to several.
 
         Returns:
             Array of shape (rows,), the mean over targets; the higher, the worse the fit.
@@ -75,15 +72,6 @@ class DistributionRegressor(RegressorMixin):
         distribution = self.predict_dist(X)
         lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
         return lower, upper
-
-    def _targets_per_row(self) -> int | None:
-        """The number of targets; None where predictions are of shape (rows,)."""
-        return int(self.out_of_fold_.shape[1]) if self.several_targets_ else None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 class ProbabilityClassifier(ClassifierMixin):

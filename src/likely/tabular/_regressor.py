@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from sklearn.utils import check_array
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_consistent_length
 from torch.distributions import Distribution
 
@@ -16,7 +15,6 @@ from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array, Index
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._distribution import quantile
-from likely.tabular._encoders import Encoders
 from likely.tabular._importance import sample_rows
 from likely.tabular._predictions import DistributionRegressor, read_sample
 from likely.tabular._table_estimator import TableEstimator, read_weight
@@ -24,14 +22,12 @@ from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
 from likely.tabular.targets.choice import NAMED, choose
 from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
-from likely.tabular.targets.links import Several
 
 Target = ContinuousTarget | CountTarget | AtomTarget
-Outcome = tuple[Encoders, Target]
 
 
 class Forecast(NamedTuple):
-    """The predicted distribution of one target: its model, and the parameters of each row."""
+    """The predicted distributions: the model of the target, and the parameters of each row."""
 
     model: Target
     parameters: dict[str, Array]
@@ -107,12 +103,11 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         verbose: whether to report progress on the error stream; or a function that is called with each line.
 
     Attributes:
-        summary_: the likelihood, members and weights chosen for each target, as a dict that JSON can hold.
+        summary_: the likelihood, members and weights that were chosen, as a dict that JSON can hold.
         n_rows_read_: number of rows read: all of them, unless the table was not in memory.
         outlier_scores_: negative log-likelihood (NLL) of each training row, of shape (rows,), from members that were
             fitted without it.
-        out_of_fold_: predicted mean of each training row, of shape (rows,) or (rows, targets), from members that were
-            fitted without it.
+        out_of_fold_: predicted mean of each training row, of shape (rows,), from members that were fitted without it.
         out_of_fold_std_: the standard deviations to ``out_of_fold_``.
 
     >>> import numpy as np
@@ -161,8 +156,8 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
                 Categories, booleans, dates and missing values need no preparation. From a table that is not in memory
                 (a path, glob or URL of files, a Dask array or frame) a regular sample of rows is read, at most 2²⁵
                 numbers in all.
-            y: targets of shape (rows,) or (rows, targets), without missing values; for a table that is not in memory
-                also the name of a column, or a Dask series.
+            y: targets of shape (rows,), without missing values; for a table that is not in memory also the name of a
+                column, or a Dask series.
             sample_weight: one weight per row: whole numbers are counts of rows, of others only the ratios matter; None
                 weights all rows equally.
             groups: group of each row, of shape (rows,): rows of one group are held out together. None: no groups.
@@ -177,18 +172,16 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         self._check_arguments()
         X, y, sample_weight, groups = self._gather(X, y, sample_weight, groups)
         X = self._read(X, reset=True)
-        targets = self._targets(X, y)
+        y = self._target(X, y)
         weight = read_weight(sample_weight, X)
         if groups is not None:
             check_consistent_length(X, groups)
         seed = self._seed()
-        ties = np.unique(targets.squeeze(1) if targets.shape[1] == 1 else targets, axis=0, return_inverse=True)[1]
-        plain, order, folds = self._arranged(X, ties.reshape(-1), None, weight, groups, seed)
-        fitted = [self._fit_target(X, plain, y[order], weight[order], folds, order, seed) for y in targets.T]
-        self.outcomes_ = [outcome for outcome, _ in fitted]
-        self._predict_training_rows(X, targets, order, weight)
-        summaries = [summary for _, summary in fitted]
-        self.summary_ = {"rows": len(targets), "folds": int(folds.max()) + 1, "targets": summaries}
+        ties = np.unique(y, return_inverse=True)[1]
+        plain, order, folds = self._arranged(X, ties, None, weight, groups, seed)
+        summary = self._fit_target(X, plain, y[order], weight[order], folds, order, seed)
+        self._predict_training_rows(X, y, order, weight)
+        self.summary_ = {"rows": len(y), "folds": int(folds.max()) + 1, **summary}
         return self
 
     def _check_arguments(self) -> None:
@@ -205,9 +198,9 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
 
     def _fit_target(
         self, X: Any, plain: Array, y: Array, weight: Array, folds: Any, order: Any, seed: int
-    ) -> tuple[Outcome, dict[str, Any]]:
-        """Fit the model of one target; also return its summary."""
-        encoders, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
+    ) -> dict[str, Any]:
+        """Fit the encoders of the columns and the model of the target; return the summary of what was chosen."""
+        self.encoders_, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
         held_out_nll: dict[str, float] = {}
         varying = self.scale == "predicted"
         plan = self._plan(task.table.smooth[0].shape[1], 1)
@@ -223,26 +216,24 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
                 model = fit_counts(task, y, family, varying, plan)
             else:
                 model = fit_continuous(task, y, link, family, varying, plan)
-        return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
+        self.target_ = model
+        return model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
 
-    def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
+    def _predict_training_rows(self, X: Any, y: Array, order: Index, weight: Array) -> None:
         """Store out-of-fold predictions and scores of the training rows; all models predict rows of weight zero."""
-        means, scores, deviations = (np.empty(targets.shape) for _ in range(3))
-        out_of_fold = [Forecast(model, model.out_of_fold) for _, model in self.outcomes_]
+        self.out_of_fold_, self.out_of_fold_std_, self.outlier_scores_ = (np.empty(len(y)) for _ in range(3))
+        out_of_fold = Forecast(self.target_, self.target_.out_of_fold)
         predicted = [(order, out_of_fold)]
         unweighted = np.flatnonzero(weight == 0)
         if len(unweighted):
-            predicted.append((unweighted, [forecast.select(unweighted) for forecast in self._forecasts(X)]))
-        for rows, forecasts in predicted:
-            for position, (forecast, y) in enumerate(zip(forecasts, targets[rows].T, strict=True)):
-                means[rows, position], deviations[rows, position] = forecast.mean(), forecast.deviation()
-                scores[rows, position] = forecast.nll(y)
-        self.conformity_ = _conformities(out_of_fold, targets[order])
-        self.out_of_fold_, self.out_of_fold_std_ = self._shaped(means.T), self._shaped(deviations.T)
-        self.outlier_scores_ = scores.mean(1)
+            predicted.append((unweighted, self._forecast(X).select(unweighted)))
+        for rows, forecast in predicted:
+            self.out_of_fold_[rows], self.out_of_fold_std_[rows] = forecast.mean(), forecast.deviation()
+            self.outlier_scores_[rows] = forecast.nll(y[rows])
+        self.conformity_ = out_of_fold.conformity(y[order])
         self._sample = sample_rows(X, order)
 
-    @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda return_std: 1 + return_std)
+    @by_blocks(arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean of each row's distribution.
 
@@ -251,13 +242,11 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             return_std: whether to return the standard deviations too.
 
         Returns:
-            Array of means, of shape (rows,) or (rows, targets); with ``return_std`` a pair of arrays, the means and
-            the standard deviations.
+            Array of means, of shape (rows,); with ``return_std`` a pair of arrays, the means and the standard
+            deviations.
         """
-        X = self._checked(X)
-        forecasts = self._forecasts(X)
-        mean = self._shaped([forecast.mean() for forecast in forecasts])
-        return (mean, self._shaped([forecast.deviation() for forecast in forecasts])) if return_std else mean
+        forecast = self._forecast(self._checked(X))
+        return (forecast.mean(), forecast.deviation()) if return_std else forecast.mean()
 
     def predict_dist(self, X: Any) -> Distribution:
         """Predict the distribution of each row's target.
@@ -266,19 +255,16 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             X: table with the columns that :meth:`fit` was given, of shape (rows, columns), in memory.
 
         Returns:
-            A ``torch.distributions.Distribution`` of batch shape (rows,) or (rows, targets). Where a value of the
-            target has a probability of its own, ``log_prob`` is the logarithm of that probability there, and of the
-            density elsewhere.
+            A ``torch.distributions.Distribution`` of batch shape (rows,). Where a value of the target has a probability
+            of its own, ``log_prob`` is the logarithm of that probability there, and of the density elsewhere.
 
         Raises:
             ValueError: if X is not in memory.
         """
         refuse_blocks(X, "predict_dist", "predict, predict_quantile or predict_interval")
-        X = self._checked(X)
-        parts = [forecast.distribution for forecast in self._forecasts(X)]
-        return Several(parts) if self.several_targets_ else parts[0]
+        return self._forecast(self._checked(X)).distribution
 
-    @by_blocks(width=lambda model, q: model._quantiles(q))
+    @by_blocks(width=lambda _, q: np.size(q) if np.ndim(q) else None)
     def predict_quantile(self, X: Any, q: Any = 0.5) -> Array:
         """Predict quantiles of each row's distribution.
 
@@ -299,7 +285,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         quantiles = [quantile(distribution, float(level)) for level in levels]
         return quantiles[0] if np.ndim(q) == 0 else np.stack(quantiles, -1)
 
-    @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda **_: 2)
+    @by_blocks(arrays=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9, *, conformal: bool = False) -> tuple[Array, Array]:
         """Predict the central interval that holds ``coverage`` of each row's distribution.
 
@@ -312,7 +298,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
                 members fitted on fewer rows than those that predict.
 
         Returns:
-            Two arrays, the lower and the upper ends, each of shape (rows,) or (rows, targets).
+            Two arrays, the lower and the upper ends, each of shape (rows,).
 
         Raises:
             ValueError: if ``coverage`` is not in (0, 1).
@@ -321,13 +307,8 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             return self._central_interval(X, coverage)
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
-        X = self._checked(X)
-        ends = [
-            forecast.model.interval(_reach(levels, coverage), **forecast.parameters)
-            for forecast, levels in zip(self._forecasts(X), self.conformity_, strict=True)
-        ]
-        lower, upper = map(self._shaped, zip(*ends, strict=True))
-        return lower, upper
+        forecast = self._forecast(self._checked(X))
+        return forecast.model.interval(_reach(self.conformity_, coverage), **forecast.parameters)
 
     def conformalize(self, X: Any, y: Any) -> Self:
         """Calibrate conformal intervals on rows that were not in :meth:`fit`.
@@ -338,19 +319,19 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         Args:
             X: table of rows that were not in :meth:`fit`, of shape (rows, columns); from one that is not in memory a
                 sample is read, as in ``fit``.
-            y: their targets, of shape (rows,) or (rows, targets).
+            y: their targets, of shape (rows,).
 
         Returns:
             The estimator itself; its other predictions stay the same.
         """
         X, y, *_ = read_sample(X, y)
         X = self._checked(X)
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        y = column_or_1d(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
         check_consistent_length(X, y)
-        self.conformity_ = _conformities(self._forecasts(X), y.reshape(len(y), -1))
+        self.conformity_ = self._forecast(X).conformity(y)
         return self
 
-    @by_blocks(width=lambda model, **_: model._targets_per_row())
+    @by_blocks()
     def predict_scale(self, X: Any) -> Array:
         """Predict the standard deviation of each row's distribution.
 
@@ -360,48 +341,32 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
 
         Returns:
-            Array of shape (rows,) or (rows, targets).
+            Array of shape (rows,).
         """
         return self.predict(X, return_std=True)[1]
 
-    def _quantiles(self, q: Any) -> int | None:
-        """The number of quantiles per row of a table that is not in memory; None for an array of shape (rows,)."""
-        if not np.ndim(q):
-            return self._targets_per_row()
-        if self.several_targets_:
-            raise ValueError("with several targets and a table that is not in memory, predict_quantile takes one q")
-        return np.size(q)
-
-    def _forecasts(self, X: Any) -> list[Forecast]:
-        """Predict the distribution of each target at checked rows."""
-        return [Forecast(model, model.parameters(self._table(X, encoders))) for encoders, model in self.outcomes_]
+    def _forecast(self, X: Any) -> Forecast:
+        """Predict the distribution of the target at checked rows."""
+        return Forecast(self.target_, self.target_.parameters(self._table(X, self.encoders_)))
 
     def _location_and_log_scale(self, X: Any) -> tuple[Array, Array]:
-        """The mean and the log scale of each row and target, in standard units."""
+        """The mean and the log scale of each row, in standard units."""
         mean, std = self.predict(X, return_std=True)
-        mean, std = mean.reshape(len(mean), -1), std.reshape(len(std), -1)
-        mean = mean / np.maximum(np.abs(mean).max(0), 1e-300)  # squares may overflow
-        deviation = mean.std(0)
-        return mean / np.where(deviation > 1e-12, deviation, 1.0), np.log(std)
+        mean = mean / max(np.abs(mean).max(), 1e-300)  # squares may overflow
+        deviation = mean.std()
+        return mean / (deviation if deviation > 1e-12 else 1.0), np.log(std)
 
-    def _shaped(self, columns: Any) -> Array:
-        """An array of shape (rows, targets), or (rows,), of the values of each target."""
-        return np.column_stack(columns) if self.several_targets_ else columns[0]
-
-    def _targets(self, X: Any, y: Any) -> Array:
+    def _target(self, X: Any, y: Any) -> Array:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         y = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
         check_consistent_length(X, y)
-        self.several_targets_ = y.ndim > 1
-        targets = y.reshape(len(y), -1)
+        if y.ndim > 1 and y.shape[1] > 1:
+            raise ValueError(f"y has {y.shape[1]} columns: fit one LikelihoodRegressor per target, or NetworkRegressor")
+        y = column_or_1d(y, warn=True)
         if self.likelihood != "auto":
-            LIKELIHOODS[self.likelihood].check_target(targets)
-        return targets
-
-
-def _conformities(forecasts: Sequence[Forecast], targets: Array) -> list[Array]:
-    return [forecast.conformity(y) for forecast, y in zip(forecasts, targets.T, strict=True)]
+            LIKELIHOODS[self.likelihood].check_target(y)
+        return y
 
 
 def _reach(conformity: Array, coverage: float) -> float:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import minimize, nnls
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.optimize import nnls
+from scipy.special import log_softmax
 from torch import Tensor
 
 from likely._typing import Array
@@ -146,8 +146,6 @@ def _network_may_help(task: Task, losses: Mapping[str, float], scouted: Mapping[
 
 
 PRIOR_ROWS = 5.0  # strength of the prior for equal weights, in rows
-EM_STEPS = 200  # largest number of EM steps
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0  # bounds of the temperature
 TINY = 1e-12
 MAX_FIT_ROWS = 100_000  # largest number of rows for fitting the weights: more hardly change so few numbers
 
@@ -202,50 +200,15 @@ def pool_links(out_of_fold: Array, target: Array, weight: Array, link: str) -> A
 
 @dataclass(frozen=True)
 class ClassPool:
-    """The average of an arithmetic and a geometric mean of the members' probabilities, at a temperature."""
+    """A geometric mean of the members' probabilities; weights that add up to less than one make them less certain."""
 
-    shares: Array  # (members,): of the arithmetic mean
-    weights: Array  # (members,): of the geometric mean
-    temperature: float
+    weights: Array  # (members,)
 
     def __call__(self, predictions: Array) -> Array:
         """Combine logits (members, folds, rows, classes) to log probabilities (rows, classes)."""
-        logs = log_softmax(predictions, -1)
-        linear = np.tensordot(self.shares, np.exp(logs).mean(1), 1)
-        geometric = softmax(np.tensordot(self.weights, logs.mean(1), 1), -1)
-        mixed = np.log(np.maximum(0.5 * linear + 0.5 * geometric, np.finfo(np.float64).tiny))
-        return log_softmax(mixed / self.temperature, -1)
+        return log_softmax(np.tensordot(self.weights, log_softmax(predictions, -1).mean(1), 1), -1)
 
 
 def pool_classes(out_of_fold: Array, target: Array, weight: Array) -> ClassPool:
     """Fit weights from logits (members, rows, classes) of labels as indicators (rows, classes)."""
-    step = -(-len(target) // MAX_FIT_ROWS)
-    out_of_fold, target, weight = out_of_fold[:, ::step], target[::step], weight[::step]
-    labels, rows = target.argmax(1), np.arange(len(target))
-    logs = log_softmax(out_of_fold, -1)
-    shares = _mixture(logs[:, rows, labels], weight)
-    pool = ClassPool(shares, pool_links(logs, target, weight, "softmax"), 1.0)
-    mixed = pool(out_of_fold[:, None])
-    prior = PRIOR_ROWS * min(1.0, float(-np.average(mixed[rows, labels], weights=weight)))
-
-    def cost(log_temperature: Array) -> float:
-        log_proba = log_softmax(mixed * np.exp(-log_temperature[0]), -1)[rows, labels]
-        return float(-(log_proba @ weight) + prior * log_temperature[0] ** 2)
-
-    bounds = [(np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))]
-    best = minimize(cost, np.zeros(1), bounds=bounds, method="L-BFGS-B").x[0]
-    return ClassPool(pool.shares, pool.weights, float(np.exp(best)))
-
-
-def _mixture(logs: Array, weight: Array) -> Array:
-    """Fit the shares of a mixture by EM, from log probabilities (members, rows) of the labels."""
-    members = len(logs)
-    shares = np.full(members, 1 / members)
-    for _ in range(EM_STEPS):
-        joint = logs + np.log(np.maximum(shares, 1e-300))[:, None]
-        counts = np.exp(joint - logsumexp(joint, 0)) @ weight + PRIOR_ROWS / members
-        new = counts / counts.sum()
-        if np.abs(new - shares).max() < 1e-5:
-            break
-        shares = new
-    return shares
+    return ClassPool(pool_links(log_softmax(out_of_fold, -1), target, weight, "softmax"))

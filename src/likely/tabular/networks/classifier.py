@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,8 +39,7 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
         temperature: what the temperature depends on: ``"fixed"``, ``"global"`` (one value for all), ``"data"`` (one
             value per training row) or ``"predicted"`` (the input).
         objective: ``"two_stage"``, as above; ``"joint"``, the paper's, trains everything by one negative
-            log-likelihood (NLL); ``"beta"`` weights that NLL with β = .5; ``"faithful"`` trains the logits by
-            cross-entropy, without the temperature.
+            log-likelihood (NLL).
         cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
             ``max_steps``.
         learning_rate: learning rate of AdamW.
@@ -69,7 +68,6 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     """
 
     _per_target = False
-    _named: Any = None  # all classes, in a first call of partial_fit whose rows may lack some
 
     def __init__(
         self,
@@ -97,30 +95,6 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Train on further rows, in one pass over them.
-
-        Where nothing was fitted before, ``"two_stage"`` trains as ``"faithful"`` does, because a stream has no rows to
-        hold out. After :meth:`fit` the networks are trained further, and their second stage stays as it is.
-
-        Args:
-            X: table of shape (rows, inputs), without missing values.
-            y: labels of shape (rows,).
-            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
-            classes: all labels, needed in the first call if its rows lack some of them.
-
-        Returns:
-            The estimator itself.
-
-        Raises:
-            ValueError: if the temperature is ``"data"``, or a label is new.
-        """
-        self._named = classes
-        try:
-            return super().partial_fit(X, y, sample_weight)
-        finally:
-            self._named = None  # a later fit learns the classes from its own labels
 
     @by_blocks(width=lambda classifier: len(classifier.classes_))
     def predict_proba(self, X: Any) -> Array:
@@ -151,16 +125,15 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     def _likelihood(self) -> NetworkLikelihood:
         return NetworkLikelihood.of("softmax", "temperature", self.temperature)
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]:
-        X, y = validate_data(self, X, y, reset=reset, dtype=FLOATS, ensure_min_samples=1 + reset)
+    def _checked(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[Any]]:
+        X, y = validate_data(self, X, y, dtype=FLOATS, ensure_min_samples=2)
         check_classification_targets(y)
-        if reset:
-            self.classes_ = np.unique(y if self._named is None else self._named)
-            if len(self.classes_) < 2:
-                raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
+        self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         return X, y
 
-    def _goals(self, y: NDArray[Any], weight: Array, *, reset: bool) -> tuple[Tensor, int]:
+    def _goals(self, y: NDArray[Any], weight: Array) -> tuple[Tensor, int]:
         return torch.as_tensor(self._encoded(y)), len(self.classes_)
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:

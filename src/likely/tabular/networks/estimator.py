@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
@@ -26,10 +25,10 @@ from likely.tabular._predictions import read_sample
 from likely.tabular.networks.likelihood import NetworkLikelihood
 from likely.tabular.networks.modules import fresh
 from likely.tabular.networks.rows import TrainingRows, Units, in_chunks
-from likely.tabular.networks.training import TrainingRecipe, fit_members, nll_at, start_members
+from likely.tabular.networks.training import TrainingRecipe, fit_members, nll_at
 from likely.tabular.networks.two_stage import Second, fit_two_stage
 
-OBJECTIVES = ("two_stage", "joint", "beta", "faithful")
+OBJECTIVES = ("two_stage", "joint")
 FLOATS = (np.float64, np.float32)
 
 
@@ -72,19 +71,19 @@ class NetworkEstimator(BaseEstimator):
             ValueError: if an argument is out of its range, or X or y contains NaN or infinite values.
         """
         X, y, (sample_weight,), _ = read_sample(X, y, sample_weight)
-        X, y = self._checked(X, y, reset=True)
+        X, y = self._checked(X, y)
         self.n_rows_read_ = len(X)
         weight = _weights(sample_weight, X)
         likelihood = self._settings()
         order = _canonical(X, y, weight)  # folds and batches then follow from the set of rows
-        rows = self._rows(X[order], y[order], weight[order], reset=True)
+        rows = self._rows(X[order], y[order], weight[order])
         likelihood = likelihood.at(rows.y)
         recipe = self._recipe(rows)
         if self.objective == "two_stage":
             self.training_, self.second_, prediction, history = fit_two_stage(rows, likelihood, recipe)
             phi = self.second_.mean(rows.x, prediction)
         else:
-            self.training_, folds, history = fit_members(rows, likelihood, self.objective, recipe)
+            self.training_, folds, history = fit_members(rows, likelihood, recipe)
             self.second_ = None
             # Where no rows were held out, the only member predicts all of them.
             folds = torch.arange(len(X), device=rows.x.device)[None] if folds is None else folds
@@ -96,42 +95,6 @@ class NetworkEstimator(BaseEstimator):
         self.outlier_scores_ = self._row_scores(rows, nll)
         original = np.argsort(order)
         self.out_of_fold_, self.outlier_scores_ = self.out_of_fold_[original], self.outlier_scores_[original]
-        return self
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on further rows, in one pass over them.
-
-        A stream has no rows to hold out: where nothing was fitted before, ``"two_stage"`` trains as ``"faithful"``
-        does, and inputs are standardized by the first rows. After :meth:`fit` the networks are trained further, and
-        their second stage stays as it is.
-
-        Args:
-            X: table of shape (rows, inputs), without missing values.
-            y: targets of shape (rows,) or (rows, targets), as in :meth:`fit`.
-            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
-
-        Returns:
-            The estimator itself.
-
-        Raises:
-            ValueError: if a parameter is ``"data"``.
-        """
-        fresh_start = not hasattr(self, "training_")
-        X, y = self._checked(X, y, reset=fresh_start)
-        weight = _weights(sample_weight, X)
-        rows = self._rows(X, y, weight, reset=fresh_start)
-        recipe = self._recipe(rows)
-        if fresh_start:
-            likelihood = self._settings().at(rows.y)
-            if likelihood.kind == "data":
-                raise ValueError(
-                    "partial_fit has no fixed set of rows, so no parameter can be 'data': use 'predicted' or 'global'"
-                )
-            objective = "faithful" if self.objective == "two_stage" else self.objective
-            self.training_, self.second_, self.n_steps_ = start_members(rows, likelihood, objective, recipe), None, 0
-        steps = -(-len(X) // (recipe.batch_size or len(X)))
-        self.training_.run(rows, None, replace(recipe, max_steps=steps, seed=recipe.seed + self.n_steps_))
-        self.n_steps_ += steps
         return self
 
     def _components(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
@@ -160,16 +123,15 @@ class NetworkEstimator(BaseEstimator):
     def _likelihood(self) -> NetworkLikelihood: ...
 
     @abstractmethod
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
+    def _checked(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
 
     @abstractmethod
-    def _goals(self, y: NDArray[Any], weight: Array, *, reset: bool) -> tuple[Tensor, int]:
+    def _goals(self, y: NDArray[Any], weight: Array) -> tuple[Tensor, int]:
         """The targets in standard units, or the numbers of the labels, and how many numbers predict one row's."""
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
-        goals, outputs = self._goals(y, weight, reset=reset)
-        if reset:
-            self.units_ = Units.standard(X, weight)
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> TrainingRows:
+        goals, outputs = self._goals(y, weight)
+        self.units_ = Units.standard(X, weight)
         device = torch.device(self.device or "cpu")
         weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
         return TrainingRows(self.units_.inputs(X, device), goals.to(device), weights, outputs)

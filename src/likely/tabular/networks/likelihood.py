@@ -82,9 +82,7 @@ class NetworkLikelihood:
         *,
         width: int = 0,
         rows: int = 0,
-        isolated: bool = False,
         start: Mapping[str, Tensor] | None = None,
-        **options: Any,
     ) -> LikelihoodLoss:
         """Return the loss of predictions (members, rows, targets), or of logits (members, classes, rows)."""
         start = start or {}
@@ -102,10 +100,9 @@ class NetworkLikelihood:
             if self.kind == "data":
                 return SharedData(rows, full_shape, fallback="mean", init=init)
             head = MemberLinear(members, width, math.prod(full_shape), gain=0.0)
-            return Predicted(width, full_shape, net=head, normalize=False, isolated=isolated, init=init)
+            return Predicted(width, full_shape, net=head, normalize=False, init=init)
 
-        parameters = {name: parameter(name) for name in self.family.slots}
-        return self.with_parameters(**parameters, **options)
+        return self.with_parameters(**{name: parameter(name) for name in self.family.slots})
 
     def with_parameters(self, **parameters: Any) -> LikelihoodLoss:
         """Return the unreduced loss with these parameters."""

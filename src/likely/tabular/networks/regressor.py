@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
+from likely._rows.columns import middle_and_spread
 from likely._rows.sources import by_blocks, refuse_blocks
 from likely._solvers.training import Progress
 from likely._typing import Array
@@ -43,8 +44,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         scale: what the scale of a row's error, and any other parameter of the likelihood, depends on: ``"fixed"``,
             ``"global"`` (one value for all), ``"data"`` (one value per training row) or ``"predicted"`` (the input).
         objective: ``"two_stage"``, as above; ``"joint"``, the paper's, trains everything by one negative
-            log-likelihood (NLL); ``"beta"`` weights that NLL with β = .5; ``"faithful"`` trains the mean by squared
-            error, and the scale without changing the mean.
+            log-likelihood (NLL).
         cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
             ``max_steps``.
         learning_rate: learning rate of AdamW.
@@ -75,6 +75,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     """
 
     _per_target = True
+    several_targets_: bool
 
     def __init__(
         self,
@@ -212,6 +213,15 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         components = parts(components_last(location), {name: components_last(value) for name, value in phi.items()})
         return MixtureSameFamily(Categorical(torch.ones_like(components_last(location))), components)
 
+    def _targets_per_row(self) -> int | None:
+        """The number of targets; None where predictions are of shape (rows,)."""
+        return len(self.target_units_.centre) if self.several_targets_ else None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def _likelihood(self) -> NetworkLikelihood:
         names = [name for name in LIKELIHOODS if name != "softmax"]  # those of one predicted number per target
         if self.likelihood not in names:
@@ -221,33 +231,22 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     def _shaped(self, values: Tensor) -> Array:
         return np.asarray(values if self.several_targets_ or values.ndim == 1 else values[:, 0], dtype=np.float64)
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            dtype=FLOATS,
-            multi_output=True,
-            y_numeric=True,
-            ensure_min_samples=2 if reset else 1,
-        )
+    def _checked(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[Any]]:
+        options: dict[str, Any] = {"dtype": FLOATS, "multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
+        X, y = validate_data(self, X, y, **options)
         return X, check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
 
-    def _goals(self, y: NDArray[Any], weight: Array, *, reset: bool) -> tuple[Tensor, int]:
+    def _goals(self, y: NDArray[Any], weight: Array) -> tuple[Tensor, int]:
+        self.several_targets_ = y.ndim > 1
         targets = y.reshape(len(y), -1)
         record = self._likelihood().record
         record.check_target(targets)
-        if reset:
-            self.several_targets_ = y.ndim > 1
-            if record.start is not None:
-                self.target_units_ = Units(np.zeros(targets.shape[1]), np.ones(targets.shape[1]))
-            elif self.likelihood == "normal":
-                self.target_units_ = Units.standard(targets, weight)
-            else:
-                self.target_units_ = Units.robust(targets, weight)
-        elif targets.shape[1] != len(self.target_units_.centre):
-            raise ValueError(f"y has {targets.shape[1]} targets, the first rows had {len(self.target_units_.centre)}")
+        if record.start is not None:
+            self.target_units_ = Units(np.zeros(targets.shape[1]), np.ones(targets.shape[1]))
+        elif self.likelihood == "normal":
+            self.target_units_ = Units.standard(targets, weight)
+        else:
+            self.target_units_ = Units(*middle_and_spread(targets, weight))
         z = (targets - self.target_units_.centre) / self.target_units_.spread
         return torch.as_tensor(z, dtype=torch.float32), targets.shape[1]
 

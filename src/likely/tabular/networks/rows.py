@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import row_blocks
-from likely._rows.columns import middle_and_spread
 from likely._typing import Array
 from likely.losses import LikelihoodLoss
 
@@ -63,11 +62,6 @@ class Units:
         deviation = np.sqrt(square)
         spread = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.abs(mean))
         return cls(mean * size, np.where(spread > 0, spread * size, 1.0))
-
-    @classmethod
-    def robust(cls, table: Array, weight: Array) -> Units:
-        """Return median and spread, which outliers hardly change."""
-        return cls(*middle_and_spread(table, weight))
 
     def inputs(self, X: NDArray[np.floating], device: torch.device) -> Tensor:
         """Convert columns to these units, in single precision."""

@@ -16,7 +16,6 @@ from likely._random import Seeded
 from likely._solvers.training import History, Progress, fit_constants, train
 from likely.likelihoods import Likelihood
 from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression
-from likely.losses import LikelihoodLoss
 from likely.optim import param_groups
 from likely.tabular.members.linear import lines_of_classes
 from likely.tabular.networks.likelihood import NetworkLikelihood, NetworkWithLoss
@@ -58,7 +57,6 @@ class Training:
 
     likelihood: NetworkLikelihood
     fitted: NetworkWithLoss
-    plain: LikelihoodLoss | None  # loss of the mean, where learning the scale must not change the mean
     optimizer: torch.optim.Optimizer
 
     def run(self, rows: TrainingRows, folds: Tensor | None, recipe: TrainingRecipe) -> History:
@@ -82,20 +80,23 @@ class Training:
         return {name: predict_out_of_fold(folds, len(rows.x), partial(phi, name)) for name in loss_fn.slots}
 
     def nll(self, rows: TrainingRows, index: Tensor) -> Tensor:
-        """Compute the NLL, of shape (members, rows); in training, the objective to minimise."""
+        """Compute the NLL, of shape (members, rows)."""
         prediction, features = self.fitted.model(rows.x[index])
-        if self.plain is None or not self.fitted.training:
-            return rows.nll(self.fitted.loss_fn, prediction, index, features)
-        separate = rows.nll(self.fitted.loss_fn, prediction.detach(), index, features)
-        return rows.nll(self.plain, prediction, index, None) + separate
+        return rows.nll(self.fitted.loss_fn, prediction, index, features)
 
 
-def start_members(
-    rows: TrainingRows,
-    likelihood: NetworkLikelihood,
-    objective: str,
-    recipe: TrainingRecipe,
-    folds: Tensor | None = None,
+def fit_members(
+    rows: TrainingRows, likelihood: NetworkLikelihood, recipe: TrainingRecipe
+) -> tuple[Training, Tensor | None, History]:
+    """Train one network per fold without that fold; also return the row numbers of each fold."""
+    n = len(rows.x)
+    folds = None if recipe.cv is None else deal(n, min(recipe.cv, n), recipe.seed).to(rows.x.device)
+    training = _start_members(rows, likelihood, recipe, folds)
+    return training, folds, training.run(rows, folds, recipe)
+
+
+def _start_members(
+    rows: TrainingRows, likelihood: NetworkLikelihood, recipe: TrainingRecipe, folds: Tensor | None
 ) -> Training:
     """Return members before their first step, one per fold."""
     members = 1 if folds is None else len(folds)
@@ -114,23 +115,9 @@ def start_members(
         if likelihood.kind in ("global", "predicted"):
             linear = predict_out_of_fold(folds, len(rows.x), lambda index: model(rows.x[index])[0])
             start = fit_likelihood(rows, likelihood, linear)
-    options: dict[str, Any] = {"beta": 0.5} if objective == "beta" else {}
-    faithful = objective == "faithful"
-    options |= {"width": features.shape[-1], "rows": len(rows.x), "isolated": faithful, "start": start}
-    loss_fn = likelihood.loss(members, rows.shape, **options).to(rows.x.device)
-    plain = likelihood.plain().loss(members, rows.shape).to(rows.x.device) if faithful else None
-    fitted = NetworkWithLoss(model, loss_fn)
-    return Training(likelihood, fitted, plain, recipe.optimizer_of(fitted))
-
-
-def fit_members(
-    rows: TrainingRows, likelihood: NetworkLikelihood, objective: str, recipe: TrainingRecipe
-) -> tuple[Training, Tensor | None, History]:
-    """Train one network per fold without that fold; also return the row numbers of each fold."""
-    n = len(rows.x)
-    folds = None if recipe.cv is None else deal(n, min(recipe.cv, n), recipe.seed).to(rows.x.device)
-    training = start_members(rows, likelihood, objective, recipe, folds)
-    return training, folds, training.run(rows, folds, recipe)
+    loss_fn = likelihood.loss(members, rows.shape, width=features.shape[-1], rows=len(rows.x), start=start)
+    fitted = NetworkWithLoss(model, loss_fn.to(rows.x.device))
+    return Training(likelihood, fitted, recipe.optimizer_of(fitted))
 
 
 def learn(

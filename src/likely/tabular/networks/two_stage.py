@@ -42,7 +42,7 @@ def fit_two_stage(
     the scale, but then a few rows of small scale would decide. The second round is used only if it does not increase
     the plain loss of the held-out rows.
     """
-    training, folds, history = fit_members(rows, likelihood.plain(), "two_stage", recipe)
+    training, folds, history = fit_members(rows, likelihood.plain(), recipe)
     assert folds is not None
     prediction = training.out_of_fold(rows, folds)
     second = fit_second(rows, likelihood, prediction, recipe)
@@ -52,7 +52,7 @@ def fit_two_stage(
         return training, second, prediction, history
     weight = rows.weight / spread.reshape(len(rows.x), -1).mean(1)
     fitted = copy.deepcopy(training.fitted)
-    reweighted = Training(training.likelihood, fitted, None, recipe.optimizer_of(fitted))
+    reweighted = Training(training.likelihood, fitted, recipe.optimizer_of(fitted))
     weighted = replace(rows, weight=weight / weight.mean())
     further = reweighted.run(weighted, folds, replace(recipe, seed=recipe.seed + 2))
     second_prediction = reweighted.out_of_fold(rows, folds)

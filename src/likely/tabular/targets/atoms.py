@@ -149,8 +149,8 @@ class AtomTarget(ByLevel):
 
     def summary(self) -> dict[str, Any]:
         """Return what was chosen, in JSON's types."""
-        shares = dict(zip(self.stack.members, self.pool.shares.round(4).tolist(), strict=True))
-        masses = {"values": self.atoms.tolist(), "weights": shares, "members": list(self.stack.tried)}
+        weights = dict(zip(self.stack.members, self.pool.weights.round(4).tolist(), strict=True))
+        masses = {"values": self.atoms.tolist(), "weights": weights, "members": list(self.stack.tried)}
         name = "mass at " + " and ".join(f"{atom:g}" for atom in self.atoms)
         if self.rest is None:
             return {"likelihood": name, "scale": "predicted", "rows_left_out": 0, **masses}

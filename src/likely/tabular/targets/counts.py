@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
-from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
+from likely.likelihoods import LIKELIHOODS
 from likely.tabular._stack import Plan, Stack, fit_stack, pool_links
 from likely.tabular.members.task import MemberTable, StackMember, Task, minimised
 from likely.tabular.targets.links import ByLevel
@@ -34,6 +34,11 @@ class Dispersion:
     shift: float
     gain: float
     zeros: float
+
+    @property
+    def tensor(self) -> Tensor:
+        """The three numbers."""
+        return torch.tensor([self.shift, self.gain, self.zeros], dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,14 @@ class CountTarget(ByLevel):
 
     def distribution(self, location: Array, log_square: Array) -> Distribution:
         """Return the distribution of each row's target."""
-        return _distribution(self.spread, torch.as_tensor(location), torch.as_tensor(log_square))
+        rows = torch.as_tensor(location), torch.as_tensor(log_square)
+        log_rate, phi = _phi(self.spread.family, self.spread.tensor, *rows)
+        if not phi:
+            return Poisson(log_rate.exp(), validate_args=False)
+        count, logits = 1 / phi["dispersion"], log_rate + phi["dispersion"].log()
+        if "inflation" in phi:
+            return ZeroInflatedNegativeBinomial(count, logits, phi["inflation"], validate_args=False)
+        return NegativeBinomial(count, logits=logits, validate_args=False)
 
     def summary(self) -> dict[str, Any]:
         """Return what was chosen, in JSON's types."""
@@ -110,9 +122,8 @@ def learn_dispersion(
 
 def nll_of(spread: Dispersion, y: Array, location: Array, log_square: Array) -> Array:
     """Return the NLL of each row."""
-    parameters = torch.tensor([spread.shift, spread.gain, spread.zeros], dtype=torch.float64)
     rows = [torch.as_tensor(column) for column in (y, location, log_square)]
-    return np.asarray(_nll(spread.family, parameters, *rows))
+    return np.asarray(_nll(spread.family, spread.tensor, *rows))
 
 
 def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weight: Array) -> Dispersion:
@@ -131,32 +142,21 @@ def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weigh
     return Dispersion(family, *(float(value) for value in optimum))
 
 
-def _dispersion(shift: Tensor, gain: Tensor, log_square: Tensor) -> Tensor:
-    return (shift + gain * log_square).clamp(np.log(MIN_DISPERSION), np.log(MAX_DISPERSION)).exp()
-
-
 def _nll(family: str, parameters: Tensor, y: Tensor, location: Tensor, log_square: Tensor) -> Tensor:
-    options: dict[str, Any] = {"reduction": "none", "validate_args": False}
+    log_rate, phi = _phi(family, parameters, location, log_square)
+    return LIKELIHOODS[family].nll(log_rate, y, **phi, full=True, reduction="none", validate_args=False)
+
+
+def _phi(family: str, parameters: Tensor, location: Tensor, log_square: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the logarithm of the rate, without additional zeros, and the parameters of the family."""
     if family == "poisson":
-        return poisson_nll(location, y, full=True, **options)
-    dispersion = _dispersion(parameters[0], parameters[1], log_square)
+        return location, {}
+    shift, gain, zeros = parameters
+    log_dispersion = (shift + gain * log_square).clamp(np.log(MIN_DISPERSION), np.log(MAX_DISPERSION))
     if family == "negative_binomial":
-        return negative_binomial_nll(location, y, dispersion=dispersion, **options)
-    share = parameters[2].sigmoid()
-    location = location - torch.log1p(-share)  # the mean without the additional zeros
-    return zero_inflated_negative_binomial_nll(location, y, dispersion=dispersion, inflation=share, **options)
-
-
-def _distribution(spread: Dispersion, location: Tensor, log_square: Tensor) -> Distribution:
-    if spread.family == "poisson":
-        return Poisson(location.exp(), validate_args=False)
-    shift, gain = torch.tensor(spread.shift, dtype=torch.float64), torch.tensor(spread.gain, dtype=torch.float64)
-    dispersion = _dispersion(shift, gain, log_square)
-    if spread.family == "negative_binomial":
-        return NegativeBinomial(1 / dispersion, logits=location + dispersion.log(), validate_args=False)
-    share = torch.tensor(spread.zeros, dtype=torch.float64).sigmoid()
-    logits = location - torch.log1p(-share) + dispersion.log()
-    return ZeroInflatedNegativeBinomial(1 / dispersion, logits, share.expand_as(logits), validate_args=False)
+        return location, {"dispersion": log_dispersion.exp()}
+    share = zeros.sigmoid().expand_as(location)
+    return location - torch.log1p(-share), {"dispersion": log_dispersion.exp(), "inflation": share}
 
 
 def _pooled(weights: Array, log_means: Array) -> Array:

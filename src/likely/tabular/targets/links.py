@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,7 +15,6 @@ from torch.distributions.transforms import ExpTransform, SigmoidTransform, Trans
 
 from likely._typing import Array
 from likely.likelihoods._distribution import quantile
-from likely.metrics import crps
 
 LEVELS = (np.arange(200) + 0.5) / 200  # the mean and variance of these quantiles approximate the distribution's
 MISSED = 0.5 / len(LEVELS)  # largest variance that quantiles at LEVELS can miss: of a count that rarely differs by one
@@ -72,63 +71,6 @@ class Rounded(Distribution):
     def variance(self) -> Tensor:
         """The variance, computed from quantiles; where these are all equal, at most what they can miss."""
         return torch.maximum(level_quantiles(self).var(0), self.base.variance.clamp(max=MISSED))
-
-
-class Several(Distribution):
-    """Independent distributions, one per element of the last axis.
-
-    >>> import torch
-    >>> from torch.distributions import Laplace, Normal
-    >>> both = Several([Normal(torch.zeros(3), 1.0), Laplace(torch.ones(3), 2.0)])
-    >>> both.batch_shape, both.mean[0]
-    (torch.Size([3, 2]), tensor([0., 1.]))
-    """
-
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
-
-    def __init__(self, parts: Sequence[Distribution], validate_args: bool | None = None) -> None:
-        self.parts = tuple(parts)
-        super().__init__(torch.Size([*self.parts[0].batch_shape, len(self.parts)]), validate_args=False)
-
-    @property
-    def support(self) -> constraints.Constraint:
-        """The support of each distribution."""
-        return constraints.stack([part.support for part in self.parts], -1)
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean of each distribution."""
-        return torch.stack([part.mean for part in self.parts], -1)
-
-    @property
-    def variance(self) -> Tensor:
-        """The variance of each distribution."""
-        return torch.stack([part.variance for part in self.parts], -1)
-
-    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
-        """Draw from each distribution."""
-        return torch.stack([part.sample(sample_shape) for part in self.parts], -1)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of each density."""
-        return self._map(lambda part, x: part.log_prob(x), value)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        """Return P(X ≤ value) of each distribution."""
-        return self._map(lambda part, x: part.cdf(x), value)
-
-    def icdf(self, value: Tensor) -> Tensor:
-        """Return the quantiles of each distribution."""
-        return self._map(lambda part, x: part.icdf(x), value)
-
-    def crps(self, value: Tensor) -> Tensor:
-        """Return the continuous ranked probability score of each distribution."""
-        return self._map(lambda part, x: torch.as_tensor(crps(x, part, reduction="none")), value)
-
-    def _map(self, function: Callable[[Distribution, Tensor], Tensor], value: Tensor) -> Tensor:
-        value = torch.as_tensor(value).expand(*value.shape[:-1], len(self.parts)) if value.ndim else value
-        columns = value.unbind(-1) if value.ndim else (value,) * len(self.parts)
-        return torch.stack([function(part, x) for part, x in zip(self.parts, columns, strict=True)], -1)
 
 
 class ByLevel:
