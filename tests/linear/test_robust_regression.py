@@ -276,3 +276,13 @@ def test_two_lines_that_fit_alike_are_told_of() -> None:
     X[:240, 0] += 20  # either these inputs are wrong, or the first column has no effect
     with pytest.warns(UserWarning, match="about equally well"):
         RobustLinearRegression(random_state=0).fit(X, y)
+
+
+def test_a_column_in_other_units_in_forty_percent_of_the_rows() -> None:
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(500, 8))
+    y = 1.5 * X.sum(1) + 3 + 0.1 * rng.normal(size=500)
+    X[:200, 0] *= 1000
+    model = RobustLinearRegression(random_state=0).fit(X, y)
+    assert np.abs(model.coef_ - 1.5).max() < 0.1, "the coefficients follow the rows in other units"
+    assert model.weights_[:200].mean() < 0.05

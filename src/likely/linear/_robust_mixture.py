@@ -39,10 +39,9 @@ _MAX_COMPARISON_ROWS = 5000  # rows that they are compared on
 _MAX_STACK = 2e6  # maximum size of a stack of starts
 _MIN_TILT = 0.05  # deviation of the inliers' log scales above which they count as varying
 _MIN_TOLD = 20  # rows per coefficient
-_ALIKE = 1.4  # factor of the residuals of a majority up to which another fit is told of,
-_APART = (2.0, 6.0)  # if it is further away than so many of these, in that majority and in all rows
+_ALIKE = 1.4  # factor of the residuals of a majority up to which another fit, if it is far away, is told of
+_APART = (2.0, 6.0)  # distance of two fits in these residuals, in that majority and in all rows
 _MUCH_CLOSER = 0.7  # factor of those residuals below which rows of a dense column show outliers
-_CLEARLY_CLOSER = 0.9  # factor by which a less likely fit must reduce the residuals of a majority to be taken
 
 
 @dataclass(frozen=True)
@@ -179,11 +178,14 @@ def _without_outliers(
 
 
 def _best_of(rows: RobustRows, starts: Array, density: Density, tol: float) -> Mixture:
-    """Return the likeliest mixture after a few iterations, or one with clearly smaller residuals of a majority."""
+    """Return the likeliest of the mixtures near the one that has the smallest residuals of a majority.
+
+    A line that is far from that one may be likelier, since distant rows close together cost many nats as outliers.
+    """
     mixtures = _climb(rows, _started(rows, starts, density), _FIRST_ITERATIONS, 10 * tol)
     closeness = _trimmed(rows, np.abs(rows.residuals(mixtures.betas)))
-    likeliest, closest = int(_likelihood(rows, mixtures).argmax()), int(closeness.argmin())
-    best = closest if closeness[closest] < _CLEARLY_CLOSER * closeness[likeliest] else likeliest
+    apart = _apart(rows, mixtures.betas, closeness, int(closeness.argmin()))
+    best = int(np.where(apart, -np.inf, _likelihood(rows, mixtures)).argmax())
     _tell_of_rivals(rows, mixtures.betas, closeness, best)
     return mixtures.only(best)
 
@@ -192,17 +194,21 @@ def _tell_of_rivals(rows: RobustRows, betas: Array, closeness: Array, best: int)
     """Warn where another of these fits has residuals of a majority about as small, and is far from the best."""
     if rows.weight.sum() < _MIN_TOLD * rows.x.shape[1]:  # many lines are near a majority of few rows
         return
-    sizes = np.abs(rows.residuals(betas[best]))
-    near = rows.weight * (sizes <= rows.radius(sizes))
-    shift = np.square((betas - betas[best]) @ rows.x.T)
-    apart = [np.sqrt(shift @ weight / weight.sum()) / closeness[best] for weight in (near, rows.weight)]
-    alike = (closeness < _ALIKE * closeness[best]) & (apart[0] > _APART[0]) & (apart[1] > _APART[1])
-    if alike.any():
+    if ((closeness < _ALIKE * closeness[best]) & _apart(rows, betas, closeness, best)).any():
         warnings.warn(
             "two lines that are far apart fit most of the rows about equally well, and one of them is kept: look for "
             "rows with far inputs or in other units (weights_ is the trust in each row), and fit those that are right",
             stacklevel=2,
         )
+
+
+def _apart(rows: RobustRows, betas: Array, closeness: Array, best: int) -> Array:
+    """Return which fits are far from the best, both in the majority that it fits and in all rows."""
+    sizes = np.abs(rows.residuals(betas[best]))
+    near = rows.weight * (sizes <= rows.radius(sizes))
+    shift = np.square((betas - betas[best]) @ rows.x.T)
+    in_majority, in_all = (np.sqrt(shift @ w / w.sum()) / closeness[best] for w in (near, rows.weight))
+    return (in_majority > _APART[0]) & (in_all > _APART[1])
 
 
 def _tilt(
