@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -85,11 +84,11 @@ class ExactRelations:
     curves: tuple[tuple[int, int, Curve], ...]
 
     @classmethod
-    def of(cls, columns: Numbers) -> Self:
-        """Find them in a sample."""
+    def of(cls, columns: Numbers, wanted: Sequence[int] | None = None) -> Self:
+        """Find them in a sample; ``wanted`` are the columns that may be functions of others."""
         numbers = {j: _finite(column) for j, column in enumerate(columns) if column is not None}
         curves = list[tuple[int, int, Curve]]()
-        for j, k in _functions(numbers):
+        for j, k in _functions(numbers, wanted):
             curve = Curve.of(numbers[j], numbers[k])
             if curve is not None and sum(first == j for first, _, _ in curves) < MAX_PARTNERS:
                 curves.append((j, k, curve))
@@ -116,16 +115,17 @@ def between(values: Array, by: Array) -> Mask:
     return np.zeros(len(values), bool) if curve is None else curve.holds(values, by)
 
 
-def _functions(numbers: dict[int, Array]) -> Iterator[tuple[int, int]]:
-    """The ordered pairs of columns of which the first is a function of the second, by some rows."""
+def _functions(numbers: dict[int, Array], wanted: Sequence[int] | None) -> Iterator[tuple[int, int]]:
+    """The ordered pairs of columns of which the first, a wanted one, is a function of the second, by some rows."""
     sample = pd.DataFrame(numbers)
     sample = sample.iloc[:: max(1, -(-len(sample) // MAX_ROWS))]
     sample = sample.loc[:, sample.nunique() >= _FEWEST]
-    alike = sample.rank().corr().abs() >= _CORRELATION
-    for first, second in permutations(sample.columns, 2):
-        x, y = sample[first].to_numpy(), sample[second].to_numpy()
-        if alike.at[first, second] and between(x, y).mean() >= _EXACT:
-            yield first, second
+    ranks = sample.rank()
+    by_first = ranks.corr() if wanted is None else {j: ranks.corrwith(ranks[j]) for j in wanted if j in ranks}
+    for first in by_first:
+        for second in sample.columns[by_first[first].abs() >= _CORRELATION].drop(first):
+            if between(sample[first].to_numpy(), sample[second].to_numpy()).mean() >= _EXACT:
+                yield first, second
 
 
 def _finite(column: NDArray[np.floating]) -> Array:

@@ -123,7 +123,7 @@ class NumberCheck(TargetCheck):
         self.many = len(self.reader.kinds) > WIDE or len(self.rows) > FITTED  # for all but models that read numbers
         self.frame = self._readable(self.typed)
         y = self.typed[self.target].to_numpy(np.float64)
-        self.exact = ExactRelations.of(self._beside_target(self.typed, y))
+        self.exact = ExactRelations.of(self._beside_target(self.typed, y), wanted=[0])
         squash = AsinhScale.of(y)
         tell = partial(sample.progress, "predicting out of fold")
         self.forecast = regress(self.frame, squash(y), self.seed, tell, self.groups)
