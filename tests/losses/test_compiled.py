@@ -54,10 +54,11 @@ def test_gives_what_it_gives_without_the_compiler(made, options):
         torch.testing.assert_close(mine, theirs)  # the running moments of features moved once
 
 
-def test_features_and_weights_of_rows():
-    loss_fn = likely.StudentTLoss(df=likely.Predicted(4), scale=likely.Predicted(4))
+def test_features_by_name_and_weights_of_rows():
+    loss_fn = likely.StudentTLoss(df=likely.Predicted(4), scale=likely.Predicted(2))
     x, y = torch.randn(6, 3), torch.randn(6, 3)
-    how = {"features": torch.randn(6, 4), "sample_weight": torch.rand(6)}
+    features = {"df": torch.randn(6, 4), "scale": torch.randn(6, 2)}
+    how = {"features": features, "sample_weight": torch.rand(6)}
     loss_fn.eval()
     torch.testing.assert_close(compiled(copy.deepcopy(loss_fn))(x, y, **how), loss_fn(x, y, **how))
 

@@ -163,3 +163,16 @@ def test_repr_says_what_matters():
     assert all(
         part in text for part in ("reduction='sum'", "Fixed(1)", "Predicted", "shape=(3,)", "from data", "Exp()")
     )
+
+
+def test_features_may_be_given_by_name() -> None:
+    loss_fn = likely.RobustLoss(alpha=likely.Predicted(2), scale=likely.Predicted(3))
+    x, y, two, three = torch.randn(5), torch.randn(5), torch.randn(5, 2), torch.randn(5, 3)
+    loss_fn.eval()
+    by_name = loss_fn(x, y, features={"alpha": two, "scale": three})
+    phi = {"alpha": loss_fn.alpha(features=two), "scale": loss_fn.scale(features=three)}
+    torch.testing.assert_close(by_name, likely.functional.robust_nll(x, y, **phi))
+    with pytest.raises(ValueError, match="features are for alpha, sigma; RobustLoss has alpha, scale"):
+        loss_fn(x, y, features={"alpha": two, "sigma": three})
+    with pytest.raises(ValueError, match="a Predicted parameter needs features="):
+        loss_fn(x, y, features={"alpha": two})

@@ -40,6 +40,7 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         or target.shape != prediction.shape
         or prediction.dtype is not torch.float32
         or target.dtype is not torch.float32
+        or not (features is None or isinstance(features, Tensor))
     ):
         return None
     reduced: Tensor

@@ -1,6 +1,7 @@
 """The fused path of a loss: one kernel, without checks that a batch of the same form has passed before."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -45,7 +46,7 @@ class FusedPath:
         loss: Loss,
         prediction: Tensor,
         target: Tensor,
-        features: Tensor | None,
+        features: Tensor | Mapping[str, Tensor] | None,
         index: Tensor | None,
     ) -> Tensor | None:
         """The loss, or None if the functional form must be taken, to another kernel or to an error that explains.
@@ -88,17 +89,20 @@ class FusedPath:
         return value if value.is_cuda or math.isfinite(value.item()) else None
 
 
-def _read(loss: Loss, features: Tensor | None, index: Tensor | None, into: Raw) -> bool:
+def _read(loss: Loss, features: Tensor | Mapping[str, Tensor] | None, index: Tensor | None, into: Raw) -> bool:
     """Read the parameters before their constraints, in the kernel's order; False where one of them cannot be."""
     assert loss._fused is not None
     parameters: dict[str, Any] = {name: loss._modules[name] for name in loss._fused.order}
     if not all(map(_open, parameters.values())):
         return False
+    if isinstance(features, Mapping) and not features.keys() <= parameters.keys():
+        return False
     for name, parameter in parameters.items():
-        head = parameter.head(features) if isinstance(parameter, Predicted) else None
+        inputs = features.get(name) if isinstance(features, Mapping) else features
+        head = parameter.head(inputs) if isinstance(parameter, Predicted) else None
         if head is None and isinstance(parameter, Predicted) and _learns(parameter):
             return False
-        into[name] = parameter.unconstrained(features, index) if head is None else head
+        into[name] = parameter.unconstrained(inputs, index) if head is None else head
     return True
 
 

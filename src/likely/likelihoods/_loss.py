@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +22,7 @@ from likely._validation import (
     unscriptable,
 )
 from likely.likelihoods._fused import Fused, FusedPath, same_device
-from likely.likelihoods._row_weights import along, harmless_features, kept_rows, row_weight, weighted
+from likely.likelihoods._row_weights import Features, along, harmless_features, kept_rows, row_weight, weighted
 from likely.likelihoods._slot import ParameterLike, Slot, aligned, as_parameter, fit_shared, may_start
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
@@ -117,7 +117,7 @@ class LikelihoodLoss(nn.Module):
         prediction: Tensor,
         target: Tensor,
         *,
-        features: Tensor | None = None,
+        features: Features = None,
         index: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
@@ -126,7 +126,8 @@ class LikelihoodLoss(nn.Module):
         Args:
             prediction: output of the model, such as means or logits, in floating point.
             target: true values of the same shape (class numbers: without the class axis).
-            features: inputs of Predicted parameters, shape (batch, …, width); None by default.
+            features: inputs of Predicted parameters, shape (batch, …, width), or a mapping from names of parameters to
+                such tensors; None by default.
             index: row numbers of this batch in the training set, shape (batch,), for Data parameters; None by default.
             sample_weight: weights ≥ 0, one per row, or of any shape that matches the loss from its first axis on; None
                 (the default) weights all rows equally.
@@ -250,13 +251,7 @@ class LikelihoodLoss(nn.Module):
         return prediction
 
     def _by_form(
-        self,
-        prediction: Tensor,
-        target: Tensor,
-        features: Tensor | None,
-        index: Any,
-        sample_weight: Any,
-        due: bool = False,
+        self, prediction: Tensor, target: Tensor, features: Features, index: Any, sample_weight: Any, due: bool = False
     ) -> Tensor:
         """The loss by its functional form; ``due`` tells whether values of the parameters are inspected."""
         self._check(prediction, target)
@@ -278,7 +273,7 @@ class LikelihoodLoss(nn.Module):
         return weighted(nll, self._counted(target), factor, self.reduction)
 
     def distribution(
-        self, prediction: Tensor, *, features: Tensor | None = None, index: Tensor | None = None
+        self, prediction: Tensor, *, features: Features = None, index: Tensor | None = None
     ) -> Distribution:
         """The predictive distribution of the target.
 
@@ -309,7 +304,8 @@ class LikelihoodLoss(nn.Module):
 
     def _unchanged_on_error(self) -> AbstractContextManager[None]:
         """Restore the statistics of Predicted parameters if the batch raises an error."""
-        return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
+        predicted = [module for module in self._modules.values() if isinstance(module, Predicted)]
+        return unchanged_on_error(predicted) if predicted else nullcontext()
 
     def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         """Whether a fused kernel takes this batch from the stored parameters to the loss, if it can read those too."""
@@ -335,15 +331,20 @@ class LikelihoodLoss(nn.Module):
         constant = self._fused.constant if self.full else 0.0
         return Location(KINDS.index(self._fused.kind), tuple(layouts), constant, factor, plain)
 
-    def _phi(self, prediction: Tensor, features: Tensor | None, index: Tensor | None) -> Phi:
+    def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
         """Every parameter's value, such that it broadcasts to one number per element."""
         outer, phi = self._outer(prediction), {}
+        if isinstance(features, Mapping) and not features.keys() <= self.slots.keys():
+            raise ValueError(
+                f"features are for {', '.join(features)}; {type(self).__name__} has {', '.join(self.slots)}"
+            )
         for name in self.slots:
             parameter: Any = self._modules[name]
             if isinstance(parameter, Fixed):
                 value = parameter(dtype=torch.promote_types(prediction.dtype, torch.float32))
             else:
-                value = parameter(features=features, index=index)
+                inputs = features.get(name) if isinstance(features, Mapping) else features
+                value = parameter(features=inputs, index=index)
             phi[name] = self._placed(name, value, outer)
         return phi
 

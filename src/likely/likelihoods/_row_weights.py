@@ -1,9 +1,13 @@
 """Weights of rows: their shape, rows of weight zero, and weighted means."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from likely._validation import check_not_negative, check_real, fits, may_look, reduce
+
+Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by name
 
 
 def along(rows: Tensor, values: Tensor) -> Tensor:
@@ -39,8 +43,10 @@ def kept_rows(sample_weight: Tensor) -> Tensor | None:
     return None if not sample_weight.ndim or (may_look(kept, None) and bool(kept.all())) else kept
 
 
-def harmless_features(features: Tensor | None, kept: Tensor) -> Tensor | None:
+def harmless_features(features: Features, kept: Tensor) -> Features:
     """Features whose values are finite in rows of weight zero."""
+    if isinstance(features, Mapping):
+        return {name: harmless_features(values, kept) for name, values in features.items()}  # type: ignore[misc]
     if features is None or len(features) != len(kept):
         return features
     rows = kept.reshape(len(kept), -1).any(1)
