@@ -413,7 +413,7 @@ RUNNING = "features are standardised by a running mean and spread that ignore th
 
 _RIDGE = LinearRegression()
 _LOGISTIC = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000)
-_QUICK = {"max_steps": 40, "hidden": (8,), "random_state": 0}
+_QUICK = {"max_steps": 25, "hidden": (8,), "random_state": 0}
 _FEW = {"max_steps": 15, "random_state": 0}
 _STACK = {"cv": 2, "random_state": 0}
 _STACKED = {"order of columns": SPLITS, "weights as repeats": FOLDS}
@@ -456,7 +456,7 @@ SUBJECTS = [
     Subject(calibration.IsotonicScale, FORECASTS),
     Subject(lambda: calibration.DeepScale(max_iter=40), FORECASTS, except_for={"order of columns": DRAWN}, single=True),
     Subject(lambda: calibration.AutoScale(candidates=_SCALES, cv=2), FORECASTS),
-    Subject(lambda: calibration.compose(calibration.LinearScale(), calibration.IsotonicScale()), FORECASTS),
+    Subject(lambda: calibration.compose(calibration.LinearScale(), calibration.IsotonicScale(), cv=2), FORECASTS),
     Subject(outliers.ScatterDetector, DETECTOR),
     Subject(lambda: outliers.LikelihoodDetector(random_state=0), DETECTOR),
     Subject(lambda: outliers.ScaledPCADetector(**_FEW), DETECTOR, except_for=_TRAINED, single=True),

@@ -152,7 +152,10 @@ def hinted(table: pd.DataFrame, right: pd.DataFrame, rows: Array, group: str) ->
     return [row in found and found[row].group == group for row in far]
 
 
-@pytest.mark.parametrize("group", PLANTED)
+AGAIN = ("×10 would fit", "÷100 would fit", "÷1,000 would fit", "×1,000 would fit")  # heavy
+
+
+@pytest.mark.parametrize("group", [pytest.param(g, marks=pytest.mark.heavy if g in AGAIN else []) for g in PLANTED])
 def test_what_happened_to_a_target_is_told(group: str) -> None:
     """Of plantings of more than four noise scales nine in ten are found with the right hint."""
     rng = np.random.default_rng(41)

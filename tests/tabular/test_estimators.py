@@ -14,7 +14,6 @@ from torch import nn
 from torch.distributions import MixtureSameFamily
 
 from likely._random import CheapDropout
-from likely.likelihoods import LIKELIHOODS
 from likely.tabular import NetworkClassifier, NetworkRegressor
 from pairwise import together
 
@@ -93,20 +92,6 @@ def test_scores_are_in_the_units_of_the_target() -> None:
     np.testing.assert_allclose(thousand.outlier_scores_, one.outlier_scores_ + np.log(1000), atol=1e-4)
     np.testing.assert_allclose(thousand.predict(X), 1000 * one.predict(X), rtol=1e-4, atol=1e-2)
     np.testing.assert_allclose(one.outlier_score(X, y), -one.predict_dist(X).log_prob(torch.from_numpy(y)))
-
-
-@pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("likelihood", ["normal", "laplace", "student_t", "robust"])
-@pytest.mark.parametrize("objective", ["two_stage", "joint"])
-def test_every_likelihood_by_every_objective(likelihood: str, objective: str) -> None:
-    X, y, _ = heteroscedastic(300)
-    model = NetworkRegressor(likelihood=likelihood, objective=objective, **QUICK).fit(X, y)
-    assert nll(model, X, y) < 1.6
-    parameters = model.likelihood_parameters(X)
-    assert set(parameters) == set(LIKELIHOODS[likelihood].loss.slots)
-    assert all(value.shape == y.shape and np.isfinite(value).all() for value in parameters.values())
-    lower, upper = model.predict_interval(X[:5])
-    assert (lower < upper).all()
 
 
 @pytest.mark.usefixtures("few_steps")

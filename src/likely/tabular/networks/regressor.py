@@ -66,9 +66,9 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     >>> import numpy as np
     >>> from likely.tabular import NetworkRegressor
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-2, 2, size=(1000, 1))
-    >>> y = np.sin(2 * X[:, 0]) + np.where(X[:, 0] > 0, 0.5, 0.1) * rng.normal(size=1000)
-    >>> model = NetworkRegressor(max_steps=400, random_state=0).fit(X, y)
+    >>> X = rng.uniform(-2, 2, size=(500, 1))
+    >>> y = np.sin(2 * X[:, 0]) + np.where(X[:, 0] > 0, 0.5, 0.1) * rng.normal(size=500)
+    >>> model = NetworkRegressor(max_steps=200, random_state=0).fit(X, y)
     >>> mean, std = model.predict([[-1.0], [1.0]], return_std=True)
     >>> mean.round(), std.round(1)
     (array([-1.,  1.]), array([0.1, 0.5]))
