@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.pipeline import _name_estimators
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
 from torch.distributions import Distribution
@@ -199,6 +201,8 @@ class Comparison:
     ) -> None:
         if cv < 2:
             raise ValueError(f"cv must be 2 or more, got {cv}")
+        if not isinstance(candidates, Mapping):
+            raise TypeError(f"candidates must be a dictionary from names to calibrators, got {candidates!r}")
         rows = rows.loaded()
         some = rows.thinned()
         folds = max(2, min(cv, int(some.count) // 2))  # at least two rows per fold
@@ -249,7 +253,7 @@ class AutoCalibrator(Calibrator):
         inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
         cv: number of folds, at least 2.
         slack: number of standard errors within which candidates are averaged; 0 for the best alone.
-        random_state: seed of the folds.
+        random_state: seed of the folds; also a generator, or None for NumPy's own.
         n_jobs: number of folds that are fitted in parallel; None for one.
 
     Attributes:
@@ -279,12 +283,15 @@ class AutoCalibrator(Calibrator):
     _: KW_ONLY
     cv: int = 5
     slack: float = 2.0
-    random_state: int = 0
+    random_state: Any = 0
     n_jobs: int | None = None
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
         candidates = self.candidates or default_candidates(self.n_classes_, features=rows.features is not None)
-        compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs, random_state=self.random_state)
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        compared = Comparison(candidates, rows, cv=self.cv, n_jobs=self.n_jobs, random_state=int(seed))
         self.name_, self.scores_, self.behind_ = compared.best, compared.scores, compared.behind
         chosen = [name for name, errors in self.behind_.items() if errors < self.slack] or [self.name_]
         self.members_ = {name: compared.refitted(name) for name in chosen}

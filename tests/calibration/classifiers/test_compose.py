@@ -187,6 +187,16 @@ def test_auto_takes_candidates():
     np.testing.assert_allclose(only.members_["LFS"].temperature(logits, features), expected)
     with pytest.raises(ValueError, match="cv must be"):
         AutoCalibrator(cv=1).fit(logits, y)
+    with pytest.raises(TypeError, match="candidates must be a dictionary from names to calibrators"):
+        AutoCalibrator(["global"]).fit(logits, y)
+
+
+def test_auto_takes_every_kind_of_random_state():
+    logits, y, _ = mixed(60)
+    few = {"GS": GlobalTemperature(), "LS": LinearTemperature()}
+    first, again = (AutoCalibrator(few, random_state=np.random.RandomState(3)).fit(logits, y) for _ in range(2))
+    assert first.scores_ == again.scores_
+    assert AutoCalibrator(few, random_state=None).fit(logits, y).name_ in few
 
 
 @pytest.mark.parametrize("case", ["two rows", "one class", "ruled out"])
