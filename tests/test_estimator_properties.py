@@ -5,6 +5,7 @@ Few rows, columns in any unit, constant, duplicated, of two values or heavy-tail
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from likely import calibration, linear, outliers
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 REGRESSORS = [
     linear.DynamicRidge(),
     linear.DynamicLasso(),
@@ -55,15 +57,22 @@ def tables(draw: Any, least: int = 5) -> tuple[np.ndarray, np.ndarray, np.random
     return X, (COLUMNS[kind](rng, n) + signal) * 10.0**unit, rng
 
 
+def asked_of(models: list[Any], rows: Any, examples: int) -> Callable[[Any], Any]:
+    """Ask a question of every model, about as many examples of rows."""
+
+    def decorated(test: Any) -> Any:
+        drawn = given(rows)(settings(max_examples=examples)(test))
+        return pytest.mark.parametrize("model", models, ids=lambda model: type(model).__name__)(drawn)
+
+    return decorated
+
+
 def near(a: np.ndarray, b: np.ndarray, tolerance: float, what: str) -> None:
     scale = np.ptp(b) + np.abs(b).max()
     assert np.abs(a - b).max() <= tolerance * scale + 1e-300, what
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model", REGRESSORS, ids=lambda model: type(model).__name__)
-@given(tables())
-@settings(max_examples=12)
+@asked_of(REGRESSORS, tables(), 12)
 def test_a_line_follows_units_and_order(model: Any, table: Any) -> None:
     X, y, rng = table
     fitted = model.fit(X, y).predict(X)
@@ -77,10 +86,7 @@ def test_a_line_follows_units_and_order(model: Any, table: Any) -> None:
     near(model.fit(1e6 * X, y).predict(1e6 * X), fitted, 1e-3, "the unit of the columns changes predictions")
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model", DETECTORS, ids=lambda model: type(model).__name__)
-@given(tables())
-@settings(max_examples=8)
+@asked_of(DETECTORS, tables(), 8)
 def test_scores_follow_units_and_order(model: Any, table: Any) -> None:
     X, _, rng = table
     scores = model.fit(X).outlier_score(X)
@@ -101,10 +107,7 @@ def logits(draw: Any) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
     return z, np.argmax(z / np.abs(z).max() + noise, 1), rng
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model", CALIBRATORS, ids=lambda model: type(model).__name__)
-@given(logits())
-@settings(max_examples=12)
+@asked_of(CALIBRATORS, logits(), 12)
 def test_calibrated_probabilities_are_probabilities(model: Any, drawn: Any) -> None:
     z, y, rng = drawn
     proba = np.asarray(model.fit(z, y).predict_proba(z))
