@@ -148,7 +148,8 @@ def load_with_notes(path: str | os.PathLike[str]) -> tuple[Any, Any]:
             text = file.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
             raise ValueError("it is not a model of likely: it is not text") from None
-        return from_json(text), parsed(text).get("about")
+        content = parsed(text)
+        return _restored(content), content.get("about")
 
 
 def to_json(calibrator: Any, about: dict[str, Any] | None = None) -> str:
@@ -187,9 +188,8 @@ def _innermost(calibrator: Any) -> list[Any]:
     return [part for inner in inside for part in _innermost(inner)]
 
 
-def from_json(text: str) -> Any:
-    """Return the fitted calibrator in a text."""
-    content = parsed(text)
+def _restored(content: dict[str, Any]) -> Any:
+    """Return the fitted calibrator in the content of a file."""
     if content.get("kind") not in list(CODECS):
         raise ValueError(f"'kind' must be classifier or regressor, found {shown(content.get('kind'))}")
     features, sizes = whole(content, "features"), {}

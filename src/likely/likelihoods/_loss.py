@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
@@ -304,8 +304,7 @@ class LikelihoodLoss(nn.Module):
 
     def _unchanged_on_error(self) -> AbstractContextManager[None]:
         """Restore the statistics of Predicted parameters if the batch raises an error."""
-        predicted = [module for module in self._modules.values() if isinstance(module, Predicted)]
-        return unchanged_on_error(predicted) if predicted else nullcontext()
+        return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
 
     def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         """Whether a fused kernel takes this batch from the stored parameters to the loss, if it can read those too."""
