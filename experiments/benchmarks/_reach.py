@@ -20,8 +20,18 @@ _passed: dict[str, float] = {}
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Any:
+    """Watch the fixtures that this test is the first to ask for: others of its file share them."""
+    return (yield from _watched(item))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
-    """Watch the test itself, and not its fixtures, which others share."""
+    """Watch the test itself."""
+    return (yield from _watched(item))
+
+
+def _watched(item: pytest.Item) -> Any:
     _watch.start()
     _watch.switch_context(item.nodeid)
     try:

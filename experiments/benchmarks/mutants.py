@@ -39,7 +39,7 @@ PARTS: dict[str, str] = {
     "verdicts": "auditing/**/*verdict*.py",
 }
 MUTANTS, SHARE = 400, 0.85
-PER_FUNCTION, SECONDS, LIMIT = 6, 40.0, 120  # tests of one function, of their time in all; until a test hangs
+PER_FUNCTION, SECONDS, LIMIT = 6, 60.0, 180  # tests of one function, of their time in all; until a test hangs
 # Without what one run leaves for the next; old and new libraries may warn.
 PYTEST_OPTIONS = ["-q", "--tb=no", "-p", "no:cacheprovider", "-o", "filterwarnings=ignore"]
 PYTEST_OPTIONS += ["--continue-on-collection-errors"]
@@ -171,19 +171,26 @@ class Reached(NamedTuple):
         return found
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """The quickest tests that could notice, some of each function, of at most 40 s; of the file if none is there.
+        """The quickest tests that could notice, some of each function, of at most a minute.
 
-        What runs when a module is imported is no test's own.
+        First those that pass through the line (through the file, if none does: what runs when a module is imported is
+        no test's own), then others of the same files, which look at the fits that the first of them has made.
         """
-        tests = self.lines.get((mutant.file, mutant.line)) or self.files.get(mutant.file, set())
+        direct = self.lines.get((mutant.file, mutant.line)) or self.files.get(mutant.file, set())
+        homes = {_home(test) for test in direct}
         chosen, spent, times = [], 0.0, Counter[str]()
-        for test in sorted(tests, key=lambda name: (self.seconds[name], name)):
+        tests = [test for test in self.seconds if _home(test) in homes]
+        for test in sorted(tests, key=lambda name: (name not in direct, self.seconds[name], name)):
             function = test.split("[")[0]
             times[function] += 1
             if times[function] <= PER_FUNCTION and spent < SECONDS:
                 chosen.append(test)
                 spent += self.seconds[test]
         return chosen
+
+
+def _home(test: str) -> str:
+    return test.split("::")[0]
 
 
 def reach(folder: Path, jobs: int, *tests: str) -> Reached:

@@ -274,25 +274,6 @@ def cdf(distribution: Distribution, x: Array) -> Array:
     return np.where(x < low, 0.0, np.where(x > high, 1.0, inside))
 
 
-def quantile(distribution: Distribution, p: float) -> Array:
-    """The smallest x with P(X ≤ x) ≥ p."""
-    level = np.full(distribution.batch_shape, p)
-    try:
-        return through_torch(distribution, "icdf", level)
-    except NotImplementedError:
-        return _inverted(distribution, level)
-
-
-def _inverted(distribution: Distribution, p: Array) -> Array:
-    """Quantiles by bisection in sinh⁻¹ x, right to 1e-13, for distributions that have a CDF only."""
-    low, high = np.full(p.shape, -700.0), np.full(p.shape, 700.0)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        below = cdf(distribution, np.sinh(middle)) < p
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.round(np.sinh(high)) if is_discrete(distribution) else np.sinh(high)
-
-
 def _support(distribution: Distribution) -> Any:
     try:
         return distribution.support

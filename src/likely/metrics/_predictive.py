@@ -12,6 +12,7 @@ from torch.distributions import Distribution
 
 from likely._validation import fits
 from likely.likelihoods import LIKELIHOODS
+from likely.likelihoods._distribution import cdf, is_discrete, through_torch
 from likely.metrics._input import Array, Input, as_array, as_weight
 
 # These classes add a CDF or quantiles to torch's and change nothing else.
@@ -93,3 +94,22 @@ def with_target(
     if not fits(shape, torch.Size(y.shape)):
         raise ValueError(f"y_true has shape {y.shape}, the distribution {tuple(shape)}: reshape one to the other")
     return y, distribution, as_weight(sample_weight, len(y))
+
+
+def quantile(distribution: Distribution, p: float) -> Array:
+    """The smallest x with P(X ≤ x) ≥ p."""
+    level = np.full(distribution.batch_shape, p)
+    try:
+        return through_torch(distribution, "icdf", level)
+    except NotImplementedError:
+        return _inverted(distribution, level)
+
+
+def _inverted(distribution: Distribution, p: Array) -> Array:
+    """Quantiles by bisection in sinh⁻¹ x, right to 1e-13, for distributions that have a CDF only."""
+    low, high = np.full(p.shape, -700.0), np.full(p.shape, 700.0)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = cdf(distribution, np.sinh(middle)) < p
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.round(np.sinh(high)) if is_discrete(distribution) else np.sinh(high)

@@ -9,10 +9,10 @@ from torch.distributions import Distribution
 from likely import functional
 from likely._rows.blocks import row_blocks
 from likely.likelihoods import LIKELIHOODS
-from likely.likelihoods._distribution import cdf, check_support, gauss_legendre, in_double, quantile, through_torch
+from likely.likelihoods._distribution import cdf, check_support, gauss_legendre, in_double, through_torch
 from likely.metrics._blocks import by_mean
 from likely.metrics._input import Array, Input, as_array, as_labels, as_logits, as_weight, average, classified
-from likely.metrics._predictive import predictive, univariate, with_target
+from likely.metrics._predictive import predictive, quantile, univariate, with_target
 
 __all__ = ["crps", "crps_from_quantiles", "crps_from_samples", "negative_log_likelihood"]
 

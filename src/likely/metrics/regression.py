@@ -7,11 +7,11 @@ import numpy as np
 from torch.distributions import Distribution
 
 from likely._rows.blocks import row_blocks
-from likely.likelihoods._distribution import cdf, is_discrete, quantile
+from likely.likelihoods._distribution import cdf, is_discrete
 from likely.metrics._bins import check_n_bins
 from likely.metrics._blocks import all_rows, by_mean, by_rows
 from likely.metrics._input import Array, Input, as_array, as_weight, average, relative
-from likely.metrics._predictive import predictive, univariate, with_target
+from likely.metrics._predictive import predictive, quantile, univariate, with_target
 
 __all__ = [
     "interval_coverage",

@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 
 from likely._rows.sources import by_blocks, source_of
 from likely._typing import Array, Index
-from likely.likelihoods._distribution import quantile
+from likely.metrics._predictive import quantile
 
 MAX_NUMBERS = 1 << 25  # largest number of values that a fit reads from a table that is not in memory
 

@@ -14,7 +14,7 @@ from likely._rows.checks import all_or_nothing
 from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array, Index
 from likely.likelihoods import LIKELIHOODS
-from likely.likelihoods._distribution import quantile
+from likely.metrics._predictive import quantile
 from likely.tabular._importance import sample_rows
 from likely.tabular._predictions import DistributionRegressor, read_sample
 from likely.tabular._table_estimator import TableEstimator, read_weight

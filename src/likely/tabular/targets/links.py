@@ -14,7 +14,7 @@ from torch.distributions import Distribution, TransformedDistribution, constrain
 from torch.distributions.transforms import ExpTransform, SigmoidTransform, Transform
 
 from likely._typing import Array
-from likely.likelihoods._distribution import quantile
+from likely.metrics._predictive import quantile
 
 LEVELS = (np.arange(200) + 0.5) / 200  # the mean and variance of these quantiles approximate the distribution's
 MISSED = 0.5 / len(LEVELS)  # largest variance that quantiles at LEVELS can miss: of a count that rarely differs by one
