@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import pandas as pd
 
@@ -72,12 +72,34 @@ class Mutant(NamedTuple):
         """The same place without the mistake: a test that fails there would fail of itself."""
         return self._replace(after=self.before, node=UNHARMED)
 
+    def lines(self) -> set[int]:
+        """Where the mistake is felt: its own line, the lines that use a constant, the body of a default's function.
+
+        What a module or a class says of itself runs when it is imported, by whichever test happens to be the first.
+        """
+        nodes = list(ast.walk(ast.parse(self.path.read_text())))
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef) and node.lineno <= self.line < node.body[0].lineno:
+                return set(range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1))
+        outside = [child for node in nodes if isinstance(node, ast.Module | ast.ClassDef) for child in node.body]
+        for node in outside:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= self.line <= (node.end_lineno or 0):
+                names = {inner.id for inner in ast.walk(node) if _is_name(inner, ast.Store)}
+                used = (inner for inner in nodes if _is_name(inner, ast.Load) and inner.id in names)
+                asked = (inner for inner in nodes if isinstance(inner, ast.Attribute) and inner.attr in names)
+                return {inner.lineno for inner in (*used, *asked)} or {self.line}
+        return {self.line}
+
     def source(self) -> str:
         """The file with the mistake in it."""
         tree = ast.parse(self.path.read_text())
         if self.node != UNHARMED:
             _mistake(list(ast.walk(tree))[self.node])
         return ast.unparse(tree)
+
+
+def _is_name(node: ast.AST, context: type[ast.expr_context]) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, context)
 
 
 def mutants(part: str, path: Path) -> Iterator[Mutant]:
@@ -173,10 +195,11 @@ class Reached(NamedTuple):
     def tests_of(self, mutant: Mutant) -> list[str]:
         """The quickest tests that could notice, some of each function, of at most a minute.
 
-        First those that pass through the line (through the file, if none does: what runs when a module is imported is
-        no test's own), then others of the same files, which look at the fits that the first of them has made.
+        First those that pass where the mistake is felt (through the file, if none does), then others of the same
+        files, which look at the fits that the first of them has made.
         """
-        direct = self.lines.get((mutant.file, mutant.line)) or self.files.get(mutant.file, set())
+        direct = {test for line in mutant.lines() for test in self.lines.get((mutant.file, line), ())}
+        direct = direct or self.files.get(mutant.file, set())
         homes = {_home(test) for test in direct}
         chosen, spent, times = [], 0.0, Counter[str]()
         tests = [test for test in self.seconds if _home(test) in homes]

@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import expit, log_softmax
 
 from likely.auditing.columns.scale import FACTORS, AsinhScale, ColumnLimits
+from likely.auditing.odd_rows.slips import by_chance
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets, student_nll
 from pairwise import together
@@ -472,6 +473,53 @@ def test_a_target_that_another_unit_mends_is_wrong_unless_chance_explains_it() -
     assert (np.diff(verdict.odds[order]) >= -1e-9).all() or len(order) < 2
     # Half a power of ten is no unit, and a row beyond all that another unit would bring near.
     np.testing.assert_array_equal(verdict.odds[6:9], plain.odds[6:9])
+
+
+@together("count", [2, 3, 8])
+def test_a_slip_is_as_sure_as_such_gains_are_rare(count: int) -> None:
+    """Of whole numbers, few of them negative: half a row is expected by chance, and a fifth may be false alarms."""
+    rng = np.random.default_rng(14)
+    n, squash = 900, AsinhScale(300.0, 60.0)
+    expected = rng.choice([50.0, 200.0, 300.0, 700.0], n)
+    y = expected.copy()
+    y[:count] = (expected * rng.choice([0.1, 10.0, -1.0], n))[:count]
+    y[-1], expected[-1] = -40, -40
+    scale = np.full(n, 0.05)
+    law = judge_targets(rng.normal(size=40), rng.normal(size=40), squash=squash)
+    unsure = np.full(n, -30.0)
+    verdict = replace(law, u=squash(y), mean=squash(expected), scale=scale, df=4.0, odds=unsure)
+    possible = ColumnLimits.of(y)
+    gains = np.zeros(n)
+    for row in range(n):
+        before = -log_t((verdict.u[row] - verdict.mean[row]) / 0.05, 4.0) + possible.nats(y[[row]])[0]
+        for factor in FACTORS if abs(verdict.u[row] - verdict.mean[row]) > 0.1 else ():
+            new = np.array([factor * y[row]])
+            moved, off = abs(squash(new)[0] - verdict.u[row]), abs(squash(new)[0] - verdict.mean[row])
+            if moved > 0.15 and off < 0.15 and possible(new)[0]:
+                after = -log_t(off / 0.05, 4.0) + possible.nats(new)[0]
+                gains[row] = max(gains[row], before - after)
+    np.testing.assert_array_equal(gains > 0, np.arange(n) < count)
+    false = by_chance(gains)
+    assert false[:count].max() == pytest.approx(0.5 / count, rel=0.5)
+    surely = -np.log(false) + np.log1p(-np.minimum(false, 1 - 1e-12))
+    slipped = verdict.with_slips()
+    np.testing.assert_allclose(slipped.odds, np.where(false <= 0.2, np.maximum(surely, -30), -30), rtol=1e-9)
+    assert (slipped.odds[:count] > 0).all() == (count > 2)
+    sure = replace(verdict, odds=np.full(n, 40.0))
+    np.testing.assert_array_equal(sure.with_slips().odds, 40.0)
+
+
+def test_targets_are_far_out_if_they_are_rather_wrong_than_right() -> None:
+    mean, u, squash = forecasts()
+    verdict = judge_targets(mean, u, squash=squash)
+    odds = np.linspace(-4, 0, len(u))
+    odds[:9] = 0.5
+    assert replace(verdict, odds=odds).settled().far == 9 / len(u)
+    assert verdict.judge(u, mean, verdict.scale).far == verdict.far
+    limit = replace(verdict, far=0.15, odds=np.full(len(u), 50.0))
+    assert not limit.too_many
+    np.testing.assert_allclose(limit.wrong, 1.0)
+    assert replace(verdict, far=0.16, odds=odds).wrong.max() == 0.5
 
 
 def test_errors_are_students_t() -> None:
