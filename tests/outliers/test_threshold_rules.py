@@ -151,6 +151,31 @@ def test_the_share_of_training_rows_is_exact_within_one_standard_error(share: fl
         assert threshold(seen, held, None, share) == pytest.approx(expected), (more, agrees)
 
 
+@together("n", [1, 4, 19, 20, 99])
+def test_of_few_rows_the_kth_highest_is_exceeded_by_k_in_one_more(n: int) -> None:
+    """So many of a row more are above it, by symmetry; a smaller share than one of them is above the highest."""
+    held = np.random.default_rng(n).permutation(n).astype(float)
+    for k in range(1, n + 1):
+        assert threshold(held, held, None, k / (n + 1)) == n - k
+    for share in (0.5 / (n + 1), 1e-6):
+        assert threshold(held, held, None, share) == n - 1
+
+
+@together("n", [100, 400])
+def test_of_a_hundred_rows_or_more_the_kth_highest_is_exceeded_by_fewer_than_k(n: int) -> None:
+    seen, held = np.zeros(n), np.arange(float(n))
+    for k in (1, 10, n // 2):
+        assert threshold(seen, held, None, k / n) == n - k - 1
+
+
+def test_unseen_rows_that_fit_no_worse_than_three_quarters_name_by_their_tail() -> None:
+    """Where most scores are alike the median of the unseen rows is the upper quartile of the others."""
+    scores = np.concatenate([np.linspace(0, 0.9, 300), np.full(650, 1.0), np.linspace(20, 30, 50)])
+    np.testing.assert_array_equal(named(scores, long=True), np.arange(950, 1000))
+    over = threshold(scores - 0.1, scores, None, "auto", long=True)
+    assert (scores > over).sum() == 25
+
+
 def test_where_rows_are_learned_by_heart_one_in_forty_is_named() -> None:
     """Half of the unseen rows fit worse than three quarters of the training rows: their tail tells nothing."""
     unseen = np.append(normal_scores(800)[:-60], np.linspace(20, 30, 60))
