@@ -15,6 +15,7 @@ from torch import nn
 from torch.distributions import Distribution
 
 import likely
+from likely.likelihoods import exported
 from pairwise import together
 
 ROOT = Path(__file__).parents[1]
@@ -88,7 +89,7 @@ def test_every_public_class_and_function_has_an_example(name: str) -> None:
 @together(
     ("module", "kind", "others"),
     [
-        (likely.losses, nn.Module, {"Slot", "from_torch"}),
+        (likely.losses, nn.Module, {"LikelihoodLoss", "Slot", "from_torch"}),
         (likely.distributions, Distribution, set()),
         (likely.functional, FunctionType, set()),
     ],
@@ -96,12 +97,12 @@ def test_every_public_class_and_function_has_an_example(name: str) -> None:
 def test_losses_distributions_and_functions_are_each_listed_in_their_own_module(
     module: ModuleType, kind: type, others: set[str]
 ) -> None:
-    names = module.__all__
-    assert names == sorted(set(names))
-    assert others <= set(names)
-    for name in set(names) - others:
+    names = exported(kind)
+    assert module.__all__ == sorted({*names, *others})
+    for name in names:
         thing = getattr(module, name)
         assert isinstance(thing, FunctionType) if kind is FunctionType else issubclass(thing, kind), name
+    assert not {name for name in names if name.startswith("_")}
 
 
 def test_no_tracked_file_names_a_machine() -> None:

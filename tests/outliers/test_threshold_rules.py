@@ -141,6 +141,18 @@ def test_a_row_of_which_the_score_if_left_out_is_unknown() -> None:
     assert 0.9 < threshold(fitted, unseen, None, "auto") < 1.1
 
 
+@together(("height", "outliers"), [(5e-10, False), (1e-9, False), (3e-9, True)])
+def test_a_row_no_higher_than_rounding_may_put_it_is_no_outlier(height: float, outliers: bool) -> None:
+    """Nor then is a row of which the score if left out is unknown: the threshold is above both, or below both."""
+    unseen = np.minimum(np.linspace(-1e-11, 1e-12, 200), 0.0)
+    unseen[-1], unseen[100] = height, np.nan
+    fitted = unseen.copy()
+    fitted[100] = 50.0
+    found = threshold(fitted, unseen, None, "auto")
+    assert (found < 50.0) is outliers
+    assert bool(fitted[-1] > found) is outliers
+
+
 @together(("share", "rows"), [(0.5, 10), (0.1, 6), (0.2, 8), (0.8, 8)])
 def test_the_share_of_training_rows_is_exact_within_one_standard_error(share: float, rows: int) -> None:
     """Of 400 unseen rows the standard error is √(400 p (1 - p)) rows; beyond it the share of unseen rows counts."""
