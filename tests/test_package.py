@@ -8,10 +8,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import pytest
+from torch import nn
+from torch.distributions import Distribution
 
 import likely
+from likely.likelihoods import exported
 from pairwise import together
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +84,25 @@ def test_import_takes_no_longer_than_torch_and_scikit_learn() -> None:
 @together("name", public_objects())
 def test_every_public_class_and_function_has_an_example(name: str) -> None:
     assert doctest.DocTestParser().get_examples(public_objects()[name].__doc__ or "")
+
+
+@together(
+    ("module", "kind", "others"),
+    [
+        (likely.losses, nn.Module, {"LikelihoodLoss", "Slot", "from_torch"}),
+        (likely.distributions, Distribution, set()),
+        (likely.functional, FunctionType, set()),
+    ],
+)
+def test_losses_distributions_and_functions_are_each_listed_in_their_own_module(
+    module: ModuleType, kind: type, others: set[str]
+) -> None:
+    names = exported(kind)
+    assert module.__all__ == sorted({*names, *others})
+    for name in names:
+        thing = getattr(module, name)
+        assert isinstance(thing, FunctionType) if kind is FunctionType else issubclass(thing, kind), name
+    assert not {name for name in names if name.startswith("_")}
 
 
 def test_no_tracked_file_names_a_machine() -> None:

@@ -1,5 +1,6 @@
 """Calibrators saved as JSON come back as they were, and what is no such file is refused in words."""
 
+import functools
 import json
 import os
 import re
@@ -401,6 +402,30 @@ def test_a_hostile_regressor_is_refused_naming_the_field(field, value, message, 
     with pytest.raises(ValueError, match=r"model\.json") as refusal:
         calibration.load(tmp_path / "model.json")
     assert message in str(refusal.value)
+
+
+CURVE = ("curves_", 0)
+
+
+@together(
+    ("field", "message"),
+    [
+        ((*CURVE, "odds"), "'odds' of Polygon must rise"),
+        ((*CURVE, "probability"), "'probability' of Polygon must rise"),
+        (("levels_",), "'levels_' of IsotonicScale must rise"),
+    ],
+)
+def test_a_curve_that_falls_is_refused(field, message, tmp_path):
+    from likely.calibration._saved import to_json
+
+    logits, y, _ = classified()
+    mean, scale, target, _ = regressed()
+    fitted = IsotonicScale().fit(mean, scale, target) if field == ("levels_",) else IsotonicCalibration().fit(logits, y)
+    whole = json.loads(to_json(fitted))
+    rising = functools.reduce(lambda part, key: part[key], field, whole["calibrator"])
+    (tmp_path / "model.json").write_text(change(whole, rising[::-1], "calibrator", *field))
+    with pytest.raises(ValueError, match=message):
+        calibration.load(tmp_path / "model.json")
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "calibrated-models.md"

@@ -11,6 +11,7 @@ from scipy.special import betaln, expit, log_softmax
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.isotonic import IsotonicRegression
 
+from likely._solvers.ridge import RATE
 from likely.calibration import (
     CalibratedClassifier,
     FeatureTemperature,
@@ -209,6 +210,30 @@ def test_a_scale_per_row_minimises_the_penalised_loss(likelihood: str, penalty: 
     expected = base * SCALE * softplus(theta[0] + x @ theta[1:])
     np.testing.assert_allclose(fitted.predict_scale(MEAN, SCALE, features=FEATURES), expected, rtol=0.02)
     assert np.ptp(expected / SCALE) > 0.2
+
+
+def test_the_ridge_of_a_scale_per_row_meets_mackays_condition_whatever_the_tails() -> None:
+    """λ|w|² is the number of weights that the rows determine, and what a unit of spread costs.
+
+    Rows count in full though their slopes vary more than the curvature, which is that of the likelihood, says.
+    """
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(600, 3))
+    y = np.exp(0.5 * x[:, 0]) * rng.standard_t(3, size=600)
+    fitted = LinearScale(margin=0.0).fit(np.zeros(600), None, y, features=x)
+    line = fitted.solution_
+    coef, intercept = line.coef / fitted.share_, line.intercept / fitted.share_  # before held-out rows shrank them
+    z = (x - line.mean) / line.deviation
+    u = intercept + z @ coef
+    slope = expit(u) / (np.log(2) + 0.2) / softplus(u)
+    residual = np.abs(y) / fitted.global_scale_ / softplus(u)
+    curvature = 2 * slope**2
+    assert (slope**2 * (1 - residual**2) ** 2).sum() > 1.3 * curvature.sum()
+    cross = z.T @ curvature
+    values = np.linalg.eigvalsh(z.T @ (curvature[:, None] * z) - np.outer(cross, cross) / curvature.sum())
+    determined = (values / (values + fitted.precision_)).sum()
+    price = RATE * np.sqrt(3 / fitted.precision_)
+    assert fitted.precision_ * coef @ coef == pytest.approx(determined + price, rel=0.02)
 
 
 BASES = {

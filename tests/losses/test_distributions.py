@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 
 from likely.distributions import Huber, Robust, StudentT
+from likely.likelihoods.robust import _rejection_sample
 from pairwise import together
 from quadrature import integral
 
@@ -76,6 +77,14 @@ def test_samples_follow_the_cdf(kind, shape):
     torch.manual_seed(1)
     x = d.sample((20_000,))
     assert stats.kstest(x.numpy(), lambda v: d.cdf(torch.as_tensor(v)).numpy()).pvalue > 1e-3
+
+
+def test_every_twentieth_of_the_cauchy_has_its_share_of_many_samples():
+    """Ten times as many as in the test above, without gradients; from these samples those below α = 2 are chosen."""
+    torch.manual_seed(0)
+    sample = _rejection_sample(torch.zeros(200_000, dtype=torch.float64))
+    counts = np.histogram(stats.cauchy(scale=math.sqrt(2)).cdf(sample.numpy()), bins=20, range=(0, 1))[0]
+    assert stats.chisquare(counts).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("kind", "shape"), [("robust", 0.5), ("robust", 1.5), ("robust", 2.5), ("huber", 1.345)])

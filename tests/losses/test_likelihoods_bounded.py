@@ -335,3 +335,15 @@ def test_the_quantile_of_a_bernoulli_is_zero_up_to_the_probability_of_zero():
     )  # 0 with probability 1/4
     zero = torch.sigmoid(-d.logits)
     assert d.icdf(torch.stack([zero - 1e-9, zero, zero + 1e-9])).tolist() == [0, 0, 1]
+
+
+def test_a_bernoulli_starts_at_the_log_odds_of_its_share_even_if_one_row_in_900_differs():
+    y = np.zeros((450, 4))
+    y[:1, 0] = y[:300, 1] = y[:449, 2] = 1.0
+    weight = np.array([1.0, *[2.0] * 448, 3.0])  # the first row is one in 900
+    started = LIKELIHOODS["bernoulli"].start(y, weight)
+    np.testing.assert_allclose(started[:2], np.log([1 / 899, 599 / 301]), rtol=1e-9)
+    opposite = LIKELIHOODS["bernoulli"].start(1 - y, weight)
+    np.testing.assert_allclose(opposite, -started, rtol=1e-9)
+    assert np.isfinite(started).all()
+    assert started[3] < started[0]  # no row at all

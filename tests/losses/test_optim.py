@@ -48,6 +48,27 @@ def test_clipping_acts_before_the_step_and_ends_on_request():
     assert loss_fn.scale.raw.item() == pytest.approx(1.0)
 
 
+def test_gradients_of_the_likelihood_are_clipped_to_a_norm_of_one_by_default():
+    for target, norm in ((1e3, 1.0), (1.5, 1.25)):  # in the logarithm of the scale the slope is 1 - z²
+        loss_fn = likely.NormalLoss(likely.Global(init=1.0, constraint=likely.constraints.Exp()))
+        optimizer = torch.optim.SGD(loss_fn.parameters(), lr=1.0)
+        likely.clip_gradients(optimizer, loss_fn)
+        loss_fn(torch.zeros(1), torch.full((1,), target)).backward()
+        assert loss_fn.scale.raw.grad.item() == pytest.approx(1 - target**2)
+        optimizer.step()
+        assert loss_fn.scale.raw.item() == pytest.approx(min(norm, 1.0), rel=1e-5)
+
+
+def test_a_shared_parameter_outside_of_a_loss_learns_at_the_models_rate():
+    class Weighted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.balance = likely.Global(init=1.0, constraint=likely.constraints.Exp())
+
+    groups = likely.param_groups(nn.Linear(3, 1), Weighted(), lr=1e-3)
+    assert [(group["name"], group["lr"]) for group in groups] == [("model", 1e-3), ("likelihood", 1e-3)]
+
+
 class TwoHeads(nn.Module):
     def __init__(self):
         super().__init__()

@@ -40,6 +40,15 @@ def test_a_fixed_number_follows_the_module():
     assert fixed.to("meta").value.is_meta
 
 
+def test_a_fixed_number_that_was_moved_without_its_value_has_all_digits_when_that_is_loaded():
+    fixed = likely.Fixed([0.1, 0.2])
+    state = copy.deepcopy(fixed.state_dict())
+    fixed.to("meta").to_empty(device="cpu").load_state_dict(state)
+    assert torch.equal(fixed.value, torch.tensor([0.1, 0.2]))
+    assert fixed(dtype=torch.float64).tolist() == [0.1, 0.2]
+    assert fixed.double().value.tolist() == [0.1, 0.2]
+
+
 def test_a_fixed_number_that_was_replaced_is_the_new_one():
     """By hand or from a state_dict: the digits kept beside it are those of the number named first."""
     loss_fn = likely.NormalLoss(scale=0.1)

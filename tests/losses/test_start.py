@@ -14,6 +14,7 @@ from torch import nn
 import likely
 from likelihoods import LIKELIHOODS
 from likely.integrations.monitor import LikelihoodMonitor
+from likely.likelihoods import LIKELIHOODS as REGISTRY
 from pairwise import together
 
 UNITS = (1e-3, 1.0, 1e3)
@@ -192,6 +193,28 @@ def test_given_initial_values_stay():
     assert fixed.scale.value == 2.0
 
 
+def test_a_loss_that_was_started_or_calibrated_does_not_start_again():
+    x, y = batch(targets=1)
+    for loss_fn in (likely.NormalLoss(), likely.StudentTLoss(), likely.NormalLoss(likely.Data(200))):
+        loss_fn.start(x, y)
+        before = copy.deepcopy(loss_fn.state_dict())
+        loss_fn(x, 7 * y, index=torch.arange(200))
+        assert all(torch.equal(before[name], value) for name, value in loss_fn.state_dict().items())
+    calibrated = likely.NormalLoss()
+    calibrated.calibrate([(x, y)])
+    calibrated(x, 7 * y)
+    assert calibrated.scale.value.item() == pytest.approx(y.square().mean().sqrt().item(), rel=1e-6)
+
+
+def test_the_concentration_of_shares_starts_at_their_variance():
+    """About a mean of m it is m (1 - m) / (φ + 1)."""
+    mean, away = torch.tensor([0.5, 0.2, 0.2, 0.6]), torch.tensor([0.1, -0.05, 0.1, -0.2])
+    loss_fn = likely.BetaLoss()
+    loss_fn.start(mean.logit(), mean + away)
+    ratio = away.square().mean() / (mean * (1 - mean)).mean()
+    assert loss_fn.concentration.value.item() == pytest.approx(1 / ratio.item() - 1, rel=1e-5)
+
+
 def test_only_training_starts():
     x, y = batch(targets=1)
     loss_fn = likely.NormalLoss()
@@ -235,6 +258,15 @@ def test_the_start_of_every_likelihood_is_no_worse_than_a_constant(likelihood):
         return
     given = {name: likely.Global(init=slot.init) for name, slot in ours.slots.items() if slot.start}
     assert ours(prediction, target).item() <= likelihood.loss(**given)(prediction, target).item() + 0.05
+
+
+@together("likelihood", [row for row in LIKELIHOODS if row.name in REGISTRY and REGISTRY[row.name].start], ids=str)
+def test_a_network_starts_at_one_number_per_target(likelihood):
+    _, target = likelihood.draw(50, 3)
+    for y in (target, target[:, 0]):
+        value = np.asarray(REGISTRY[likelihood.name].start(y.numpy(), np.ones(50)))
+        assert value.shape == y.shape[1:]
+        assert np.isfinite(value).all()
 
 
 def test_compiled_losses_start_as_others_do():

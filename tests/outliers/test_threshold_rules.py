@@ -141,6 +141,18 @@ def test_a_row_of_which_the_score_if_left_out_is_unknown() -> None:
     assert 0.9 < threshold(fitted, unseen, None, "auto") < 1.1
 
 
+@together(("height", "outliers"), [(5e-10, False), (1e-9, False), (3e-9, True)])
+def test_a_row_no_higher_than_rounding_may_put_it_is_no_outlier(height: float, outliers: bool) -> None:
+    """Nor then is a row of which the score if left out is unknown: the threshold is above both, or below both."""
+    unseen = np.minimum(np.linspace(-1e-11, 1e-12, 200), 0.0)
+    unseen[-1], unseen[100] = height, np.nan
+    fitted = unseen.copy()
+    fitted[100] = 50.0
+    found = threshold(fitted, unseen, None, "auto")
+    assert (found < 50.0) is outliers
+    assert bool(fitted[-1] > found) is outliers
+
+
 @together(("share", "rows"), [(0.5, 10), (0.1, 6), (0.2, 8), (0.8, 8)])
 def test_the_share_of_training_rows_is_exact_within_one_standard_error(share: float, rows: int) -> None:
     """Of 400 unseen rows the standard error is √(400 p (1 - p)) rows; beyond it the share of unseen rows counts."""
@@ -149,6 +161,31 @@ def test_the_share_of_training_rows_is_exact_within_one_standard_error(share: fl
         held = seen + more
         expected = 400 * (1 - share) - 1 + (0 if agrees else more)
         assert threshold(seen, held, None, share) == pytest.approx(expected), (more, agrees)
+
+
+@together("n", [1, 4, 19, 20, 99])
+def test_of_few_rows_the_kth_highest_is_exceeded_by_k_in_one_more(n: int) -> None:
+    """So many of a row more are above it, by symmetry; a smaller share than one of them is above the highest."""
+    held = np.random.default_rng(n).permutation(n).astype(float)
+    for k in range(1, n + 1):
+        assert threshold(held, held, None, k / (n + 1)) == n - k
+    for share in (0.5 / (n + 1), 1e-6):
+        assert threshold(held, held, None, share) == n - 1
+
+
+@together("n", [100, 400])
+def test_of_a_hundred_rows_or_more_the_kth_highest_is_exceeded_by_fewer_than_k(n: int) -> None:
+    seen, held = np.zeros(n), np.arange(float(n))
+    for k in (1, 10, n // 2):
+        assert threshold(seen, held, None, k / n) == n - k - 1
+
+
+def test_unseen_rows_that_fit_no_worse_than_three_quarters_name_by_their_tail() -> None:
+    """Where most scores are alike the median of the unseen rows is the upper quartile of the others."""
+    scores = np.concatenate([np.linspace(0, 0.9, 300), np.full(650, 1.0), np.linspace(20, 30, 50)])
+    np.testing.assert_array_equal(named(scores, long=True), np.arange(950, 1000))
+    over = threshold(scores - 0.1, scores, None, "auto", long=True)
+    assert (scores > over).sum() == 25
 
 
 def test_where_rows_are_learned_by_heart_one_in_forty_is_named() -> None:

@@ -87,6 +87,18 @@ def test_a_few_rows_leave_one_degree_of_freedom() -> None:
     assert standardized(canonical(x, y, None), True).freedom == 1
 
 
+@together("intercept", [False, True])
+@together("d", [0, 4, 30])
+def test_a_ridge_leaves_the_degrees_of_freedom_that_its_weights_do_not_use(d: int, intercept: bool) -> None:
+    """The trace of the hat matrix is used: all of it without a ridge, nothing where every column is zero."""
+    x, y, _ = table(12, max(d, 1))
+    design = standardized(canonical(x if d else 0 * x, y, None), intercept)
+    assert design.shape[1] == d
+    for strength in (0.01, 3.0, 1e4):
+        hat = design.x @ np.linalg.solve(design.x.T @ design.x + strength * np.eye(d), design.x.T)
+        assert design.unused(strength) == pytest.approx(12 - intercept - np.trace(hat), abs=1e-9)
+
+
 @together("weighted", [False, True])
 @together("form", ["dense", "sparse"])
 def test_many_columns_need_no_gram_matrix(form: str, weighted: bool) -> None:

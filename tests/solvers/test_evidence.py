@@ -108,3 +108,16 @@ def test_weights_are_repetitions():
     weighted = fit_linear(Rows(x), squared_error(y), penalty=3.0, sample_weight=weight.astype(float))
     np.testing.assert_allclose(weighted.coef, repeated.coef, rtol=1e-6)
     assert weighted.intercept == pytest.approx(repeated.intercept, rel=1e-6)
+
+
+def test_evidence_follows_the_leading_directions_and_a_penalty_of_ones_own_all():
+    x, y = regression()
+    y = y - y.mean()
+    z = (x - x.mean(0)) / x.std(0)
+    leading = np.linalg.svd(z)[2][:3]
+    fit = fit_linear(Rows(x), squared_error(y), directions=3)
+    assert np.linalg.norm(leading @ fit.coef) > 0.1
+    np.testing.assert_allclose(leading.T @ (leading @ fit.coef), fit.coef, atol=1e-8)
+    for penalty in (None, 50.0):
+        every, few = (fit_linear(Rows(x), squared_error(y), penalty=penalty, directions=k) for k in (0, 3))
+        np.testing.assert_allclose(few.coef, every.coef, rtol=1e-9)

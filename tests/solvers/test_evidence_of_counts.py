@@ -62,6 +62,16 @@ def test_a_penalised_fit_is_the_minimum_wherever_it_starts(n: int, d: int, level
     assert short.n_iter == 2
 
 
+def test_the_first_step_is_newtons_from_no_line_at_all() -> None:
+    """At u = 0 every rate is one, so that the curvature is that of least squares."""
+    x, y = counts(150, 5, level=3.0)
+    z = standardized(x)
+    step = fit_linear(Rows(x), poisson(y), penalty=3.0, max_iter=1)
+    np.testing.assert_allclose(step.coef, np.linalg.solve(z.T @ z + 3.0 * np.eye(5), z.T @ y), rtol=1e-6)
+    assert step.intercept == pytest.approx(y.mean() - 1)
+    assert step.n_iter == 1
+
+
 @together("rate", [0.0, 4.0])
 @together("extra", [0.0, 0.5])
 def test_the_precision_meets_mackays_condition(rate: float, extra: float) -> None:

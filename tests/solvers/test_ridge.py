@@ -8,7 +8,7 @@ import torch
 
 from likely._rows.canonical import canonical
 from likely._solvers.design import standardized
-from likely._solvers.ridge import Ridge, RidgeEvidence, lowest_on, settled_log_scale
+from likely._solvers.ridge import Groups, Ridge, RidgeEvidence, lowest_on, settled_log_scale
 from likely.linear._normal_prior import relevant
 
 
@@ -72,6 +72,47 @@ def test_relevance_keeps_the_groups_that_matter() -> None:
     assert fit.noise == pytest.approx(1.0, rel=0.4)
     nothing = relevant(design(effect=0.0), np.arange(6), max_iter=100, tol=1e-3)
     assert not nothing.coef.any()
+
+
+def groups_of_columns(*, max_iter: int = 500, tol: float = 1e-9, scales_count: bool = True) -> Groups:
+    """Of three, two and one column, all with an effect."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 6))
+    y = x @ [1.0, -0.8, 0.6, 0.5, 0.4, 0.4] + rng.normal(size=80)
+    table = standardized(canonical(x, y, None), fit_intercept=True)
+    group = np.array([0, 0, 0, 1, 1, 2])[table.live]
+    return Groups(table, group, np.ones(3), 1.0, max_iter, tol, scales_count=scales_count)
+
+
+@pytest.mark.parametrize("scales_count", [False, True])
+def test_settled_groups_meet_mackays_conditions(scales_count: bool) -> None:
+    """A scale is a parameter as a weight is, and like a weight it uses no more than one degree of freedom."""
+    groups = groups_of_columns(scales_count=scales_count)
+    groups.settle()
+    active, mean, covariance = groups.weights()
+    determined = 1 - covariance.diagonal() / groups.variance[groups.group[active]]
+    gamma, square = (np.bincount(groups.group[active], each, 3) for each in (determined, mean**2))
+    assert gamma.min() < 1 < gamma.max()
+    np.testing.assert_allclose(groups.variance, square / gamma, rtol=1e-6)
+    unused = groups.design.freedom - gamma.sum() - (np.minimum(gamma, 1).sum() if scales_count else 0)
+    assert groups.unused == pytest.approx(unused, rel=1e-6)
+    coef = np.zeros(6)
+    coef[active] = mean
+    assert groups.noise == pytest.approx(groups.design.residual(coef) / unused, rel=1e-6)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+def test_groups_stop_when_nothing_changes_by_more_than_ten_times_the_tolerance(tol: float) -> None:
+    settled, slow = groups_of_columns(tol=tol), groups_of_columns(max_iter=1)
+    settled.settle()
+    moved = []
+    for _ in range(settled.n_iter):
+        before = np.log(np.append(slow.variance, slow.noise))
+        slow.settle()
+        moved.append(np.abs(np.log(np.append(slow.variance, slow.noise)) - before).max())
+    np.testing.assert_allclose(slow.variance, settled.variance)
+    assert len(moved) > 2
+    assert moved[-1] < 10 * tol <= min(moved[:-1])
 
 
 @pytest.mark.parametrize("power", [1, 2])

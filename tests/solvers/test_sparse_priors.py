@@ -48,10 +48,10 @@ def test_a_lasso_meets_its_conditions_of_optimality(form: str, scaled: bool) -> 
     check_lasso(own, coef, 20.0 if scale is None else 20.0 / scale)
 
 
-@together("shape", [(80, 12), (30, 60)])
-def test_the_strength_of_a_lasso_is_that_of_least_cross_validation_error(shape: tuple[int, int]) -> None:
+@together(("shape", "seed"), [((80, 12), 0), ((30, 60), 0), ((25, 80), 8)])
+def test_the_strength_of_a_lasso_is_that_of_least_cross_validation_error(shape: tuple[int, int], seed: int) -> None:
     """On the path of strengths 0.79ᵏ of the largest, as scikit-learn solves it; it ends after four without gain."""
-    own = design(*shape)
+    own = design(*shape, seed=seed)
     n = own.freedom
     margin = 0.25 * math.sqrt(n)
     top = np.abs(own.xy).max()
@@ -72,6 +72,21 @@ def test_the_strength_of_a_lasso_is_that_of_least_cross_validation_error(shape: 
     count = len(found.active)
     assert 3 <= count < 12
     assert found.noise == pytest.approx(own.residual(found.coef) / (n - count))
+
+
+@together("unit", [1e-6, 1e6])
+def test_the_unit_of_the_target_changes_no_lasso(unit: float) -> None:
+    """The path is solved coarsely, and of correlated columns others are then active; the result is exact."""
+    rng = np.random.default_rng([0, 60, 60])
+    x = rng.normal(size=(60, 60)) + 3 * rng.normal(size=(60, 1))
+    y = x[:, :5] @ [1.0, -1.0, 1.0, -1.0, 0.5] + rng.normal(size=60)
+    own, other = (standardized(canonical(x, target, None), True) for target in (y, unit * y))
+    expected, found = lasso_by_validation(own), lasso_by_validation(other)
+    check_lasso(other, found.coef, found.strength, 1e-7)
+    np.testing.assert_allclose(found.coef, unit * expected.coef, rtol=1e-6)
+    assert found.strength == pytest.approx(unit * expected.strength)
+    assert found.noise == pytest.approx(unit**2 * expected.noise)
+    assert found.forecast == pytest.approx(unit**2 * expected.forecast)
 
 
 def test_a_lasso_of_nothing_is_zero() -> None:

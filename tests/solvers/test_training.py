@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from likely._solvers.training import train
+from likely._solvers.training import fit_constants, train
 from likely.tabular import NetworkRegressor, Progress
 
 
@@ -64,6 +64,23 @@ def test_callbacks_are_told_and_may_stop() -> None:
     assert [p.step for p in told] == [20, 40]
     assert model.n_steps_ == 40
     assert len(told[0].held_out) == 5
+
+
+def test_where_a_search_diverges_the_lowest_finite_loss_is_kept() -> None:
+    """−p⁴ has no minimum: steps grow until p is infinite."""
+    own = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(own.weight)
+    seen: list[float] = []
+
+    def loss() -> torch.Tensor:
+        value = -own.weight.pow(4).sum()
+        seen.append(value.item())
+        return value
+
+    lowest = fit_constants(own, loss)
+    assert -torch.inf in seen
+    assert lowest == min(value for value in seen if value > -torch.inf) < -1e9
+    assert lowest == -(own.weight.item() ** 4)
 
 
 @pytest.mark.heavy

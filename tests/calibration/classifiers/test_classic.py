@@ -51,6 +51,22 @@ def test_isotonic_rises_and_shares_ties():
 
 
 @together("kind", KINDS)
+@together(("n", "folds"), [(12, 5), (10, 5), (4, 2)])
+def test_the_share_of_the_curves_is_decided_in_five_folds_or_as_many_as_have_two_rows(kind, n, folds):
+    class Counted(kind):
+        def _curve(self, odds, positive, weight):
+            fits.append(len(odds))
+            return super()._curve(odds, positive, weight)
+
+    fits = []
+    logits, y = overconfident(60)
+    Counted().fit(logits[:n], y[:n])
+    whole, *others = fits[::3]  # of three classes
+    assert (whole, len(others)) == (n, folds)
+    assert sum(n - rows for rows in others) == n
+
+
+@together("kind", KINDS)
 @together("case", ["one class", "two rows", "constant", "separated", "ruled out"])
 def test_nll_stays_finite(kind, case):
     logits, y = overconfident(60)

@@ -1,6 +1,7 @@
 """Calibrators in a row, and the choice among them."""
 
 import pickle
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from likely._rows.contents import fold_numbers, splits_of
 from likely.calibration._choice import AutoCalibrator, compose, default_candidates
 from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from pairwise import together
 
 
 def mixed(n=1500, seed=0):
@@ -189,6 +191,27 @@ def test_auto_takes_candidates():
         AutoCalibrator(cv=1).fit(logits, y)
     with pytest.raises(TypeError, match="candidates must be a dictionary from names to calibrators"):
         AutoCalibrator(["global"]).fit(logits, y)
+
+
+class Counted(GlobalTemperature):
+    """A temperature of one that notes the number of rows of each fit."""
+
+    rows: ClassVar[list[int]] = []
+
+    def _fit(self, logits, y, features, weight):
+        self.rows.append(len(y))
+        self.temperature_ = 1.0
+
+
+@together(("n", "sizes"), [(10, [8] * 5), (6, [4] * 3), (4, [2] * 2), (3, [])])
+def test_folds_are_as_many_as_leave_two_rows_in_each(n, sizes):
+    """Of three rows or fewer none are held out."""
+    logits, y, _ = mixed(10)
+    Counted.rows.clear()
+    auto = AutoCalibrator({"GS": Counted()}, cv=5).fit(logits[:n], y[:n])
+    assert Counted.rows == [*sizes, n]  # all rows at last
+    assert list(auto.members_) == ["GS"]
+    assert list(auto.scores_) == (["GS"] if sizes else [])
 
 
 def test_auto_takes_every_kind_of_random_state():

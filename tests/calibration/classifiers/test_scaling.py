@@ -118,6 +118,19 @@ def test_both_solvers_agree(kind, penalty, monkeypatch):
     assert nll(other, fresh, labels) == pytest.approx(nll(dense, fresh, labels), abs=tolerance)
 
 
+def test_both_solvers_agree_where_classes_differ_in_number_and_in_spread(monkeypatch):
+    """The curvatures of the parameters are then orders of magnitude apart."""
+    rng = np.random.default_rng(0)
+    share = np.exp(-0.7 * np.arange(8))
+    y = rng.choice(8, 400, p=share / share.sum())
+    logits = 3 * np.eye(8)[y] + 2 * np.exp(0.5 * np.arange(8)) * rng.normal(size=(400, 8))
+    dense = StructuredMatrixScaling(penalty=0.2).fit(logits, y)
+    monkeypatch.setattr(_scaling, "_DENSE", 0)
+    other = StructuredMatrixScaling(penalty=0.2).fit(logits, y)
+    for name in ("factors_", "bias_", "mixing_"):
+        np.testing.assert_allclose(getattr(other, name), getattr(dense, name), atol=0.05)
+
+
 @pytest.mark.parametrize("kind", SCALINGS)
 def test_weights_count_rows(kind):
     logits, y = biased(300)

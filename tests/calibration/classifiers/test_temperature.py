@@ -113,6 +113,34 @@ def test_without_a_penalty_it_overfits_as_the_paper_found():
     assert loss(FeatureTemperature()) < base + 0.005
 
 
+class OnDisk:
+    """Logits of which some rows can be read, but not all at once, as of an array in a file."""
+
+    def __init__(self, array):
+        self.array, self.dtype, self.shape, self.ndim, self.longest = array, array.dtype, array.shape, array.ndim, 0
+
+    def __array__(self, *_, **__):
+        raise MemoryError("read in blocks")
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, rows):
+        block = self.array[rows]
+        self.longest = max(self.longest, len(block))
+        return block
+
+
+def test_logits_on_disk_are_read_in_blocks(monkeypatch):
+    logits, y, _ = problem(600)
+    monkeypatch.setattr(blocks, "CACHED_NUMBERS", 500)
+    disk = OnDisk(logits)
+    fitted = GlobalTemperature().fit(disk, y)
+    assert fitted.temperature_ == pytest.approx(GlobalTemperature().fit(logits, y).temperature_, rel=1e-9)
+    np.testing.assert_allclose(fitted.predict_proba(disk), fitted.predict_proba(logits))
+    assert disk.longest == 100
+
+
 @pytest.mark.parametrize("method", METHODS)
 class TestInterface:
     def test_any_kind_of_array(self, method, tmp_path):
