@@ -1,4 +1,4 @@
-"""Rows that repeat another of the same table, or of a second one: exactly, or almost."""
+"""Rows that repeat another: exactly, or almost."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from sklearn.preprocessing import StandardScaler
 
-from likely._rows.reading.table import Table, counted, listed
+from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Index, Mask
-from likely.auditing.columns.kinds import Columns, design, read_columns
+from likely.auditing.columns.kinds import Columns, design
 from likely.auditing.results.accepted import RowNames
 from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
 
@@ -226,31 +226,3 @@ def _but(names: list[str]) -> str:
 
 def _shown(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)
-
-
-def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None = None) -> Finding:
-    """Report the rows of a table that are rows of a second one, too, exactly or almost."""
-    names = [name for name in frame.columns if name in test.frame.columns]
-    if not names:
-        raise ValueError(f"{test.name} has no column in common with the first table")
-    both = read_columns(pd.concat([frame[names], test.frame[names]], ignore_index=True), id)
-    of, n = find_twins(both, target if target in names else None).of, len(frame)
-    later = n + np.flatnonzero((of[n:] >= 0) & (of[n:] < n))
-    partner = {int(of[row]): int(row) - n for row in reversed(later)}
-    shared = np.isin(np.arange(n), of[later])
-
-    def explain(rows: Index) -> Iterator[Explained]:
-        for row in rows.tolist():
-            where = f"row {partner[row]} of {test.name}"
-            reasons = [Reason("all columns", f"as in {where}")]
-            yield Explained(f"is also {where}", reasons, _NEARLY, wrong=False, group=f"is also in {test.name}")
-
-    return Finding(
-        "overlap",
-        "Rows that are in both tables",
-        f"{len(later):,} of the {len(test.frame):,} rows of {test.name} are also in the first table."
-        if len(later)
-        else f"No row of {test.name} is in the first table.",
-        numbers={"rows": int(shared.sum()), "test_rows": len(later)},
-        **worst_first("overlap", shared.astype(np.float64), shared, explain, most=None),
-    )
