@@ -85,10 +85,11 @@ def audit_command(
     from likely.cli.outputs import one_or_several
 
     table, inputs = one_or_several(data)
+    outputs = [out / name for name in FILES]
     files = {"--logits": logits, "--labels": labels, "--features": features}
-    for path in inputs or [""]:
-        read = {"--accepted": accepted, "--previous": previous, **files, "DATA": path or None}
-        keep_inputs([out / name for name in FILES], read)
+    keep_inputs(outputs, {"--accepted": accepted, "--previous": previous, **files})
+    for path in inputs:
+        keep_inputs(outputs, {"DATA": path})
     with writable(out, create=True), progress() as tell:
         report = audit(
             table,
