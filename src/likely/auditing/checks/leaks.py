@@ -144,11 +144,12 @@ def _line(x: Array, y: Array, folds: Places) -> Array:
     """A straight line through the other folds; a missing value counts as the median, and far ones as less far."""
     middle, high = np.nanquantile(x, [0.5, 0.84])
     z = np.clip(np.nan_to_num((x - middle) / (float(high - middle) or 1.0)), -4, 4)
-    design, line = np.column_stack([np.ones(len(z)), z]), np.empty(len(z))
-    for fold in range(_FOLDS):
-        held_out = folds == fold
-        line[held_out] = design[held_out] @ np.linalg.lstsq(design[~held_out], y[~held_out], rcond=None)[0]
-    return line
+    whole, ones = np.zeros(len(x), np.int64), np.ones(len(x))
+    n, mean_z, mean_y, square, product = (_others(part, whole, folds) for part in (ones, z, y, z * z, z * y))
+    mean_z, mean_y = mean_z / n, mean_y / n
+    spread = square / n - mean_z**2
+    slope = np.where(spread > 1e-12, (product / n - mean_z * mean_y) / np.maximum(spread, 1e-12), 0.0)
+    return np.asarray(mean_y + slope * (z - mean_z))
 
 
 def _bins(x: Array) -> list[Places]:
