@@ -18,7 +18,7 @@ def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, str | os.PathLike[
 
     The names of the inputs are what an error calls them; None stands for one that is not given.
 
-    >>> keep_inputs([Path("a/../new.csv")], {"DATA": "new.csv", "--test": None})
+    >>> keep_inputs([Path("a/../new.csv")], {"DATA": "new.csv", "--labels": None})
     Traceback (most recent call last):
     ...
     ValueError: a/../new.csv is the file given as DATA, which would be lost: write to another place

@@ -59,13 +59,6 @@ def test_every_copy_belongs_to_its_group() -> None:
     ]
 
 
-def test_rows_in_both_tables_are_one_entry() -> None:
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(size=(2000, 3)), columns=list("abc"))
-    (entry,) = [entry for entry in likely.audit(table, test=table[:700]).entries if entry.kind == "overlap"]
-    assert len(entry.suspects) == 700
-
-
 def test_rows_that_share_categories_and_differ_in_one_amount_are_no_copies_but_close_patients_are() -> None:
     alarms = 0
     for seed in range(4):

@@ -1,4 +1,4 @@
-"""The order of rows, drift between two tables, and groups on which predictions fail."""
+"""The order of rows, and groups on which predictions fail."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import kstest
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import cross_val_predict
 
-import likely
-from likely._rows.reading.read_table import read_table
-from likely.auditing.checks.drift import drift
 from likely.auditing.checks.groups import failing_groups
 from likely.auditing.checks.order import depends, order
 from likely.auditing.columns.kinds import read_columns
@@ -67,50 +64,6 @@ def test_real_sets_that_are_sorted_by_class_and_one_that_is_shuffled() -> None:
     found = order(read_columns(load_diabetes(as_frame=True).frame), "target")
     assert found is not None
     assert found.numbers["columns"] == []
-
-
-def test_halves_of_one_table_do_not_differ() -> None:
-    alarms, columns = 0, 0
-    for seed in range(8):
-        table = load_diabetes(as_frame=True).frame.sample(442, random_state=seed)
-        found = drift(table[:221], read_table(table[221:]), "target")
-        alarms += not found.summary.startswith("A classifier (trees) cannot distinguish")
-        columns += len(found.numbers["columns"])
-    assert alarms <= 1
-    assert columns <= 1
-
-
-@pytest.mark.parametrize("rows", [442, 200, 60])
-def test_rows_of_both_tables_do_not_lead_the_classifier_astray(rows: int) -> None:
-    table = load_diabetes(as_frame=True).frame
-    numbers = drift(table, read_table(table.sample(rows, random_state=0)), "target").numbers
-    assert abs(numbers["auc"] - 0.5) < 2 * numbers["error"]
-
-
-def test_drift_is_told_in_the_words_of_the_data() -> None:
-    table = load_breast_cancer(as_frame=True).frame.iloc[:, :6].sample(569, random_state=0, ignore_index=True)
-    rng = np.random.default_rng(0)
-    table["town"] = rng.choice(["A", "B"], len(table))
-    first, second = table[:280].copy(), table[280:].reset_index(drop=True)
-    second["mean texture"] += 10
-    second.loc[:120, "town"] = "C"
-    second.loc[rng.uniform(size=len(second)) < 0.5, "mean area"] = np.nan
-    first["extra"] = 1.0
-    audit = likely.audit(first, test=second)
-    found = next(finding for finding in audit.findings if finding.name == "drift")
-    assert found.numbers["auc"] > 0.95
-    assert found.numbers["missing"] == ["extra"]
-    told = found.tables[0].frame["what differs"].to_dict()
-    assert told["mean texture"].startswith("mean texture is higher in the test table: median 2")
-    assert told["town"] == "town has new levels in the test table: C (121)"
-    assert told["mean area"].startswith("mean area is missing in ")
-    assert set(told) == {"mean texture", "town", "mean area"}
-
-
-def test_too_few_rows_are_not_compared() -> None:
-    table = load_iris(as_frame=True).frame
-    found = drift(table, read_table(table[:5]), None)
-    assert not found.judged
 
 
 def losses(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:

@@ -117,5 +117,5 @@ def test_no_cell_of_the_csv_is_a_formula(start: str) -> None:
 
 def test_help_names_every_option() -> None:
     shown = CliRunner().invoke(cli.build(), ["audit", "--help"], env={"COLUMNS": "120"}).stdout
-    for word in ("--target", "--task", "--logits", "--labels", "--features", "--fail-above", "--test"):
+    for word in ("--target", "--task", "--logits", "--labels", "--features", "--fail-above"):
         assert word in shown

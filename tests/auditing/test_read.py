@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from likely._rows.reading.read_table import read_array, read_table
-from likely.auditing.columns.kinds import design, read_columns
+from likely.auditing.columns.kinds import ColumnReader, read_columns
 from pairwise import together
 
 
@@ -178,8 +178,9 @@ def test_kinds_of_columns(values: list[Any], kind: str) -> None:
     frame = pd.DataFrame({"x": pd.Series(values)})
     columns = read_columns(frame)
     assert columns.kinds == {"x": kind}
-    matrix, owners = design(columns.typed, columns.kinds)
-    assert matrix.shape == (len(values), len(owners))
+    reader = ColumnReader.of(columns)
+    owners = [name for name in reader.kinds for _ in range(len(reader.indicated(name)) or 1)]
+    assert reader.design(columns.typed).shape == (len(values), len(owners))
 
 
 def test_a_word_and_an_infinity_among_numbers_are_odd_cells() -> None:

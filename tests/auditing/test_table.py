@@ -129,17 +129,6 @@ def test_copies_do_not_vouch_for_each_other() -> None:
     assert len(set(found) & set(range(400, 420))) >= 0.7 * len(wrong)
 
 
-def test_rows_shared_with_a_test_table() -> None:
-    train, test = houses(100), houses(50, seed=9)
-    test.loc[4] = train.loc[17]
-    audit = likely.audit(train, test=test)
-    assert rows(audit, "overlap") == [17]
-    apart = likely.audit(train, test=houses(50, seed=9))
-    assert "No row of" in next(f for f in apart.findings if f.name == "overlap").summary
-    with pytest.raises(ValueError, match="no column in common"):
-        likely.audit(train, test=pd.DataFrame({"other": [1.0]}))
-
-
 def test_a_column_that_gives_the_target_away() -> None:
     table = houses()
     table["tax"] = 0.1 * table["price"] + 3

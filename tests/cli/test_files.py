@@ -82,7 +82,7 @@ def test_an_audit_writes_over_none_of_its_inputs(folder: Path, name: str) -> Non
     out.mkdir()
     os.link("a.csv", out / name)
     before = contents(folder)
-    refused("given as --test, which would be lost", "audit", "v.npz", "--test", out / name, "--out", out)
+    refused("given as --accepted, which would be lost", "audit", "v.npz", "--accepted", out / name, "--out", out)
     refused("given as DATA, which would be lost", "audit", "a.csv", "--out", out)
     (out / name).unlink()
     os.link("l.npy", out / name)
@@ -230,13 +230,12 @@ def test_what_was_guessed_is_told_on_the_terminal_and_in_files(folder: Path) -> 
     text = "label;logit_0;logit_1;é\n" + "\n".join(rows).replace(".", ",") + "\n1;2\n"
     (folder / "e.csv").write_bytes(text.encode("latin-1"))
     told = ("read as Windows-1252", "separated by a semicolon", "decimal comma were read in logit_0, logit_1")
-    done = likely_command("audit", "e.csv", "--test", "e.csv", "--out", "out")
+    done = likely_command("audit", "e.csv", "--out", "out")
     assert done.exit_code == 0, done.stderr
     notes = json.loads(Path("out/summary.json").read_text())["notes"]
     for part in (*told, "fewer fields than the header, the first is row 60", "Left out of the models: é"):
         assert part in done.stdout
         assert any(part in note for note in notes)
-    assert "e.csv: The file is not UTF-8" in done.stdout
     (folder / "e.csv").write_bytes(text.removesuffix("1;2\n").encode("latin-1"))
     words = ("calibrate", "e.csv", "--method", "global", "--cv", 2, "--out", "n.json")
     shown, about = likely_command(*words), json.loads(Path("n.json").read_text())["about"]
@@ -283,7 +282,7 @@ def test_a_label_of_probability_zero_has_an_infinite_loss(folder: Path) -> None:
         (("calibrate", "v.npz", "--likelihood", "laplace"), "--likelihood is for regressors"),
         (("audit", "a.csv", "--classes", "a,b"), "classes for a model's outputs"),
         (("audit", "--logits", "z.npy", "--labels", "l.npy", "--task", "regression"), "task is for a table"),
-        (("audit", "--test", "a.csv"), "test needs a table"),
+        (("audit", "--target", "a"), "target needs a table"),
         (("audit", "."), "has other columns: "),
         (("audit", "pipe.csv"), "pipe.csv is not a file"),
         (("audit", "--logits", "z.npy", "--labels", "pipe.npy"), "pipe.npy is not a file"),

@@ -89,7 +89,7 @@ def test_a_small_folder_is_audited_as_one_file(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.usefixtures("beyond")
 def test_where_the_sample_is_all_rows_odd_rows_are_those_of_one_file(tmp_path: Path, blocks: int) -> None:
     frame = table().drop(columns="price")
-    known = pipeline.audit_table(frame, None, "auto", None, 0, lambda *_: None)
+    known = pipeline.audit_table(frame, None, "auto", 0, lambda *_: None)
     found = auditing.audit(str(in_files(frame, tmp_path / "parts", blocks)))
     found.save(tmp_path / "out")
     scores, own = scores_of(tmp_path / "out"), known.scores
@@ -185,10 +185,6 @@ def test_a_file_that_breaks_half_way_leaves_nothing_half_written(
     broken.write_bytes(content)
     refused("002.parquet cannot be read", "audit", parts, "--out", out)
     assert not out.exists()
-    broken.unlink()
-    refused(
-        "--test is for tables that fit in memory".removeprefix("--"), "audit", parts, "--test", parts / "000.parquet"
-    )
 
 
 def test_an_audit_writes_over_none_of_several_inputs(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely._destination import write_parquet
+from likely._rows.contents import frame_keys
 from likely._typing import Array, Index, Mask
-from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows, row_keys
+from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows
 from likely.auditing.checks.groups import groups_of
 from likely.auditing.columns.kinds import as_kind
 from likely.auditing.identities.identity import tell_broken
@@ -162,10 +163,8 @@ class WrongTargetCheck(RowCheck):
         return self.fitted.score
 
     def judge(self, part: pd.DataFrame) -> Judged:
-        labels = isinstance(self.fitted, LabelCheck)
-        names = ("label_wrong", "label_nll", "temperature") if labels else ("target_wrong", "target_nll", "expected")
-        written = {name: part[name] for name in names}
-        if not labels:
+        written = {name: part[name] for name in self.fitted.verdict.scores}
+        if isinstance(self.fitted, NumberCheck):
             return Judged(part["target_wrong"] > 0.5, part["target_nll"], written)
         classes = np.array([*self.fitted.classes, ""], dtype=object)
         written["suggested"] = pd.Series(classes[part["suggested"]], dtype=str)
@@ -215,7 +214,7 @@ class CopyCheck(RowCheck):
 
     def scorer(self) -> Score:
         names = compared(self.sample.columns, self.sample.target)
-        return lambda _, typed, places: {"key": row_keys(typed[names])}
+        return lambda _, typed, places: {"key": frame_keys(typed[names])}
 
     @cached_property
     def of(self) -> Index:

@@ -57,7 +57,6 @@ def audit(
     labels: Any = None,
     features: Any = None,
     classes: Sequence[str] | None = None,
-    test: Any = None,
     id_column: str | None = None,
     accepted: Earlier | None = None,
     previous: Earlier | None = None,
@@ -70,8 +69,7 @@ def audit(
 
     - ``data``, a table (a path to CSV, Parquet or Arrow, a pandas, Polars or Arrow frame, an array, a mapping of
       columns; a folder, glob, URL or list of Parquet, Feather or CSV files, a Dask array or frame) and, to judge its
-      labels or targets, ``target``, the name of that column. ``test`` is a second table that should share no row
-      with the first;
+      labels or targets, ``target``, the name of that column;
     - ``logits`` and ``labels`` (arrays or .npy files) of a classifier on rows it was not trained on, with ``features``
       (its last layer's input) if there are any.
 
@@ -90,7 +88,6 @@ def audit(
         labels: their labels, as class numbers.
         features: the input of the classifier's last layer, of the shape (rows, width).
         classes: the names of the classes, for ``logits``; None numbers them.
-        test: a second table, of the same columns, such as the test set.
         id_column: the column that names rows. Rows are reported by that name, and no model uses the column.
         accepted: findings that were marked as fine, to be left out: the file that the page saves, or its content.
         previous: an earlier audit's ``summary.json``, or its content: what it found is left out.
@@ -113,7 +110,7 @@ def audit(
     [3]
     """
     earlier = Accepted.read(accepted, "accepted") | Accepted.read(previous, "previous")
-    table = {"data": data, "target": target, "test": test, "id_column": id_column}
+    table = {"data": data, "target": target, "id_column": id_column}
     table["task"] = None if task == "auto" else task
     outputs = {"logits": logits, "labels": labels, "features": features, "classes": classes}
     of_table, of_outputs = ([name for name, own in given.items() if own is not None] for given in (table, outputs))
@@ -127,12 +124,12 @@ def audit(
     elif data is None:
         raise ValueError(f"{of_table[0]} needs a table" if of_table else "give a table, or logits and labels")
     else:
-        result = audit_table(data, target, task, test, random_state, progress, id_column)
+        result = audit_table(data, target, task, random_state, progress, id_column)
     return result.without(earlier)
 
 
 def audit_table(
-    data: Any, target: str | None, task: str, test: Any, seed: int, progress: Progress, id: str | None = None
+    data: Any, target: str | None, task: str, seed: int, progress: Progress, id: str | None = None
 ) -> Audit:
     """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets and leaks."""
     if task not in TASKS:
@@ -142,8 +139,6 @@ def audit_table(
     if source is None:
         table = read_table(data)
     else:
-        if test is not None:
-            raise ValueError("test is for tables that fit in memory, and this one is read in blocks: leave it out")
         stride = _stride(source)
         of_blocks = _each(source, functools.partial(_sampled, stride=stride), "reading", progress)
         missing, parts = zip(*of_blocks, strict=True)
@@ -155,10 +150,9 @@ def audit_table(
     columns = read_columns(table.frame, id)
     progress("looking for copies", 0.0)
     twins, identities = find_twins(columns, target), find_identities(columns)
-    second = None if test is None else _second(test)
     task = "none" if target is None else settle(columns, target, task)
     rows = len(table.frame) if source is None else len(source)
-    sample = Sample(table, columns, target, task, id, twins, identities, seed, progress, second, stride, rows, gaps)
+    sample = Sample(table, columns, target, task, id, twins, identities, seed, progress, stride, rows, gaps)
     checks = [check for kind in ROW_CHECKS if (check := kind.fit(sample)) is not None]
     told, about = Told(sample, table.frame, columns), (table.name, rows, task, target)
     if source is None:
@@ -298,12 +292,6 @@ def _notes_of_blocks(sample: Sample) -> Iterator[str]:
         yield "Copies were not looked for: there are too many rows."
 
 
-def _second(test: Any) -> Table:
-    """The second table, under a name that tells it from the first."""
-    table = read_table(test)
-    return table if table.path is not None else replace(table, name="the test table")
-
-
 def _settled_names(table: Table, target: str | None, id: str | None) -> tuple[str | None, str | None]:
     """The target and the column that names the rows, both of which must be there."""
     names = list(table.frame.columns)
@@ -336,7 +324,7 @@ def settle(columns: Columns, target: str, task: str) -> str:
 
 def _notes(sample: Sample) -> tuple[str, ...]:
     """What is to be told of what was read, and what was left out."""
-    columns, target, second = sample.columns, sample.target, sample.second
+    columns, target = sample.columns, sample.target
     notes = list(sample.table.notes)
     for kind, why in _LEFT_OUT.items():
         if names := [name for name in columns.named(kind) if name != target]:
@@ -344,7 +332,6 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     if shared := int(RowNames(sample.table.frame, sample.id).shared.sum()):
         rows = counted(shared, "row has a name that others share", "rows have names that others share")
         notes.append(f"In {sample.id}, {rows}; they are shown with their row number.")
-    notes += [f"{second.name}: {note}" for note in second.notes] if second is not None else []
     if target is None:
         notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
     elif missing := int(columns.typed[target].isna().sum()):

@@ -29,7 +29,6 @@ class Sample:
     identities: list[Identity]
     seed: int
     progress: Progress
-    second: Table | None
     stride: int
     rows: int  # of the whole table
     gaps: pd.Series[float] | None  # the share of missing values by column, where the sample is not the whole table

@@ -25,7 +25,7 @@ EXAMPLES = """Examples:
 
 likely audit houses.csv --target price
 
-likely audit train.csv --target label --test test.csv --out report
+likely audit train.csv --target label --out report
 
 likely audit 'parts/*.parquet' --target price --fail-above 0.01
 
@@ -46,9 +46,6 @@ def audit_command(
         str | None, option("Column that the others should predict; its values are checked too.", "COLUMN", _TABLE)
     ] = None,
     task: Annotated[str, option("Kind of target: auto, classification or regression.", "KIND", _TABLE)] = "auto",
-    test: Annotated[
-        Path | None, option("Second table, whose rows should not occur in the first.", "FILE", _TABLE)
-    ] = None,
     id_column: Annotated[str | None, option("Column that names the rows.", "COLUMN", _TABLE)] = None,
     accepted: Annotated[
         Path | None,
@@ -88,16 +85,16 @@ def audit_command(
     from likely.cli.outputs import one_or_several
 
     table, inputs = one_or_several(data)
-    files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}
-    for path in inputs or [""]:
-        read = {"--accepted": accepted, "--previous": previous, **files, "DATA": path or None}
-        keep_inputs([out / name for name in FILES], read)
+    outputs = [out / name for name in FILES]
+    files = {"--logits": logits, "--labels": labels, "--features": features}
+    keep_inputs(outputs, {"--accepted": accepted, "--previous": previous, **files})
+    for path in inputs:
+        keep_inputs(outputs, {"DATA": path})
     with writable(out, create=True), progress() as tell:
         report = audit(
             table,
             target,
             task=task,
-            test=test,
             id_column=id_column,
             accepted=accepted,
             previous=previous,

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 
 from likely.auditing.checks.cells import odd_cells
-from likely.auditing.checks.copies import across
-from likely.auditing.checks.drift import drift
 from likely.auditing.checks.faulty_columns import faulty_columns
 from likely.auditing.checks.gaps import gaps
 from likely.auditing.checks.order import order
@@ -15,9 +13,7 @@ from likely.auditing.sample import Sample
 SAMPLE_CHECKS: tuple[Callable[[Sample], Finding | None], ...] = (
     lambda sample: overview(sample.columns, sample.target, sample.task, sample.rows, sample.gaps),
     lambda sample: odd_cells(sample.columns, sample.table.ragged, len(sample)),
-    lambda sample: across(sample.table.frame, sample.second, sample.target, sample.id) if sample.second else None,
     lambda sample: gaps(sample.columns, sample.target, sample.task),
     lambda sample: faulty_columns(sample.table.frame, sample.columns, sample.target),
-    lambda sample: drift(sample.table.frame, sample.second, sample.target, sample.id) if sample.second else None,
     lambda sample: order(sample.columns, sample.target),
 )

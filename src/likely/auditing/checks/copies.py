@@ -1,4 +1,4 @@
-"""Rows that repeat another of the same table, or of a second one: exactly, or almost."""
+"""Rows that repeat another: exactly, or almost."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from sklearn.preprocessing import StandardScaler
 
-from likely._rows.reading.table import Table, counted, listed
+from likely._rows.contents import frame_keys
+from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Index, Mask
-from likely.auditing.columns.kinds import Columns, design, read_columns
+from likely.auditing.columns.kinds import ColumnReader, Columns
 from likely.auditing.results.accepted import RowNames
 from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
 
@@ -71,11 +72,6 @@ def first_copies(keys: NDArray[np.uint64]) -> Index:
     return np.where(leader == np.arange(len(leader)), -1, leader)
 
 
-def row_keys(table: pd.DataFrame) -> NDArray[np.uint64]:
-    """A number per row that is the same for equal rows."""
-    return pd.util.hash_pandas_object(table, index=False).to_numpy()
-
-
 def find_twins(columns: Columns, target: str | None) -> Twins:
     """The row that each row repeats in all columns but the target and those that number the rows.
 
@@ -86,7 +82,7 @@ def find_twins(columns: Columns, target: str | None) -> Twins:
     (array([-1, -1,  0]), array([False, False,  True]))
     """
     names = compared(columns, target)
-    of = first_copies(row_keys(columns.typed[names])) if names else np.full(len(columns.typed), -1)
+    of = first_copies(frame_keys(columns.typed[names])) if names else np.full(len(columns.typed), -1)
     exact = of >= 0
     near = _near_copies(columns, names, np.flatnonzero(~exact))
     of[near[:, 1]] = near[:, 0]
@@ -101,7 +97,9 @@ def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
     nothing = np.zeros((0, 2), np.int64)
     if sum(columns.kinds[name] in ("number", "date") for name in names) < _LEAST or len(rows) < 20:
         return nothing
-    X, _ = design(columns.typed[names].iloc[rows], {name: columns.kinds[name] for name in names})
+    kinds = {name: columns.kinds[name] for name in names}
+    distinct = Columns(kinds, columns.typed[names].iloc[rows], ())
+    X = ColumnReader.of(distinct).design(distinct.typed)
     with np.errstate(invalid="ignore"):  # a column without any value has no mean
         X = StandardScaler().fit_transform(X.astype(np.float64)).astype(np.float32)
     X = np.nan_to_num(X, nan=-9.0)  # missing here and there is alike; missing and present are far apart
@@ -125,7 +123,7 @@ def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
     discrete = np.array([len(np.unique(column)) <= _DISCRETE for column in X[some].T])
     share = np.ones(len(pairs))
     if discrete.any() and not discrete.all():
-        cells = pd.Series(row_keys(pd.DataFrame(X[:, discrete])))
+        cells = pd.Series(frame_keys(pd.DataFrame(X[:, discrete])))
         share = cells.map(cells.value_counts(normalize=True))[pairs[:, 0]].to_numpy()
         tree = cKDTree(_shadow(X[:, ~discrete]))
     return np.asarray(rows[pairs[share * by_chance(tree, pairs) < _CHANCE]])
@@ -226,31 +224,3 @@ def _but(names: list[str]) -> str:
 
 def _shown(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)
-
-
-def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None = None) -> Finding:
-    """Report the rows of a table that are rows of a second one, too, exactly or almost."""
-    names = [name for name in frame.columns if name in test.frame.columns]
-    if not names:
-        raise ValueError(f"{test.name} has no column in common with the first table")
-    both = read_columns(pd.concat([frame[names], test.frame[names]], ignore_index=True), id)
-    of, n = find_twins(both, target if target in names else None).of, len(frame)
-    later = n + np.flatnonzero((of[n:] >= 0) & (of[n:] < n))
-    partner = {int(of[row]): int(row) - n for row in reversed(later)}
-    shared = np.isin(np.arange(n), of[later])
-
-    def explain(rows: Index) -> Iterator[Explained]:
-        for row in rows.tolist():
-            where = f"row {partner[row]} of {test.name}"
-            reasons = [Reason("all columns", f"as in {where}")]
-            yield Explained(f"is also {where}", reasons, _NEARLY, wrong=False, group=f"is also in {test.name}")
-
-    return Finding(
-        "overlap",
-        "Rows that are in both tables",
-        f"{len(later):,} of the {len(test.frame):,} rows of {test.name} are also in the first table."
-        if len(later)
-        else f"No row of {test.name} is in the first table.",
-        numbers={"rows": int(shared.sum()), "test_rows": len(later)},
-        **worst_first("overlap", shared.astype(np.float64), shared, explain, most=None),
-    )

@@ -7,16 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import mannwhitneyu
+from scipy.stats import chi2_contingency, fisher_exact, mannwhitneyu
 
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Mask
-from likely.auditing.checks.significance import SURE, compare_levels, holm
+from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import Columns, ranked
 from likely.auditing.results.finding import Finding, number, percent
 
 _FEWEST = 5  # gaps, and values, that a test needs
+_EXPECTED = 5.0  # rows of a class by chance: rarer classes are taken together
+_LARGE = 1_000  # rows from which an exact test is the same as an approximate one
 _SHOWN = 20
 
 
@@ -120,9 +122,16 @@ def _of_numbers(gap: Mask, y: Array, name: str) -> Dependence:
 
 def _of_classes(gap: Mask, y: pd.Series[Any]) -> Dependence:
     codes, levels = ranked(y)
-    p, _, here, there = compare_levels(codes, gap)
-    shares = here / here.sum(), there / there.sum()
-    level = int(np.argmax(np.abs(shares[0] - shares[1])))
-    share = float(shares[0][level])
+    counts = np.array([np.bincount(codes[gap == side], minlength=len(levels)) for side in (True, False)])
+    rare = counts.sum(0) * counts.sum(1).min() / counts.sum() < _EXPECTED
+    rare[0] = False  # an exact test of the most frequent class against the rest asks for no more
+    merged = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)]) if rare.any() else counts
+    exact = merged.shape[1] == 2 and merged.min() < _LARGE
+    p = fisher_exact(merged).pvalue if exact else chi2_contingency(merged, correction=False).pvalue
+    here, there = counts / counts.sum(1, keepdims=True)
+    level = int(np.argmax(np.abs(here - there)))
+    share = float(here[level])
     error = float(np.sqrt(max(share * (1 - share), 1e-12) / gap.sum()))
-    return Dependence(p, f"the share of {y.name} = {levels[level]}", percent(share, error), f"{shares[1][level]:.0%}")
+    return Dependence(
+        float(p), f"the share of {y.name} = {levels[level]}", percent(share, error), f"{there[level]:.0%}"
+    )

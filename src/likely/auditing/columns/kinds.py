@@ -116,12 +116,6 @@ class ColumnReader:
         return np.concatenate(parts, axis=1)
 
 
-def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.float32], list[str]]:
-    """Numbers for models, as :class:`ColumnReader` makes them, and the column each is of."""
-    reader = ColumnReader.of(Columns({name: kind for name, kind in kinds.items() if name in typed}, typed, ()))
-    return reader.design(typed), [name for name in reader.kinds for _ in range(len(reader.indicated(name)) or 1)]
-
-
 def as_kind(column: pd.Series[Any], kind: str) -> Any:
     """A column's values as those of a kind; what is not of the kind is missing.
 
@@ -137,8 +131,9 @@ def as_kind(column: pd.Series[Any], kind: str) -> Any:
         return np.where(np.isinf(values), np.nan, values)
     if kind == "date":
         times = days(column)
-        stamps = pd.Series(_strings(column)) if times is None else None
-        return times if stamps is None else days(pd.to_datetime(stamps, format="ISO8601", errors="coerce", utc=True))
+        if times is None:
+            times = days(pd.to_datetime(pd.Series(_strings(column)), format="ISO8601", errors="coerce", utc=True))
+        return times
     return _strings(column)
 
 

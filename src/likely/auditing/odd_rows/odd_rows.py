@@ -374,11 +374,10 @@ def _scaled(table: pd.DataFrame, units: Mapping[str, AsinhScale] | None) -> pd.D
     if units is None:
         return table
     columns = {
-        name: column.where(column.isna(), column.astype(str)) for name, column in table.items() if name not in units
+        name: units[name](column) if name in units else column.where(column.isna(), column.astype(str))
+        for name, column in table.items()
     }
-    return pd.DataFrame(
-        {name: units[name](table[name].to_numpy()) if name in units else columns[name].to_numpy() for name in table}
-    )
+    return pd.DataFrame(columns)
 
 
 def _summary(count: int, wrong: int, rows: int) -> str:

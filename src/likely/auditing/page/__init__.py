@@ -67,7 +67,7 @@ def meaning(entry: Entry | Suspect) -> tuple[str, str]:
         return f"{share} wrong", f"Given the other columns, this value is wrong with a probability of {share}."
     if entry.kind == "cells":
         return "wrong type", "The value does not have the type of its column, and was left out."
-    if entry.kind in ("duplicates", "overlap"):
+    if entry.kind == "duplicates":
         return ("copy" if entry.score > 0.95 else "near copy"), "Copies are not errors by themselves: decide once."
     chance = f"Of rows as odd as this, about {_percent(1 - entry.score)} are ordinary rows"
     if entry.wrong:

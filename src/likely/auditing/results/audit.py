@@ -219,9 +219,7 @@ class Audit:
         """
         rows: dict[str, set[int]] = {"copy": set(), "wrong": set(), "odd": set()}
         for entry in self.entries:
-            rows["copy" if entry.kind in ("duplicates", "overlap") else verdict(entry.wrong)].update(
-                entry.rows.tolist()
-            )
+            rows["copy" if entry.kind == "duplicates" else verdict(entry.wrong)].update(entry.rows.tolist())
         parts = [
             (len(rows["wrong"]), "is probably wrong", "are probably wrong"),
             (len(rows["odd"] - rows["wrong"]), "is odd but may be right", "are odd but may be right"),
