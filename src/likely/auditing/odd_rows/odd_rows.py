@@ -315,11 +315,9 @@ class RowWords:
             return pair, pair
         value = f"{name} = {table.shown(row, name)}"
         beside = f", where similar rows have {usual}" if usual is not None else ""
-        others = [
-            k for k in np.argsort(-table.weights[j], kind="stable") if k != j and not np.isnan(table.values[k][row])
-        ]
-        if others and table.agrees(row, j, usual):
-            other = table.names[others[0]]
+        known = [k for k, values in enumerate(table.values) if k != j and not np.isnan(values[row])]
+        if known and table.agrees(row, j, usual):
+            other = table.names[max(known, key=table.weights[j].__getitem__)]
             beside = f" does not match {other} = {table.shown(row, other)}"
         if change.hint:
             return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
