@@ -19,9 +19,9 @@ from experiments.benchmarks._turns import step
 from experiments.benchmarks._vocabulary_rivals import CUT, LIGER, linear_rivals, softmax_rivals
 from experiments.entries import Bar, Context
 from experiments.entries.bar import Sign
+from experiments.entries.drawing import SERIES, panel, styled, to_svg
 from likely import functional
 from likely._page import Picture, Table
-from likely._page.svg import SERIES, panel, styled, to_svg
 
 PUBLISHED, LEAN = "ρ, as published, eager", "ρ, a lean textbook, eager"
 FIRST_USE = """

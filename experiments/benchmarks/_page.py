@@ -9,10 +9,10 @@ from pathlib import Path
 
 from experiments.benchmarks._history import Compared, compare, tally
 from experiments.entries import Entry
+from experiments.entries.drawing import INK, MUTED, PALETTE, panel, styled, to_svg
 from experiments.entries.page import Item, write_page
 from experiments.entries.record import load_or_tell
 from likely._page import Picture
-from likely._page.svg import INK, MUTED, PALETTE, panel, styled, to_svg
 
 BETTER, WORSE = PALETTE["green"][0], PALETTE["red"][0]
 

@@ -12,8 +12,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from likely._page import Picture
-from likely._page.svg import MUTED, PALETTE, styled, to_svg
 
 # For each method: (splits, measures), NaN where it has no such measure.
 Scores = Mapping[str, NDArray[np.float64]]

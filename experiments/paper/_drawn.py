@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Result
 from experiments.paper._headlines.row import Numbers
 from likely._page import Picture
-from likely._page.svg import MUTED, PALETTE, styled, to_svg
 
 FROM = "Drawn from the stored table."
 Values = Mapping[str, Sequence[float] | pd.Series]

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from experiments.entries.cores import one_thread
+from experiments.entries.drawing import HEAT, INK, LINE, MUTED, styled
 from likely import paper
-from likely._page.svg import HEAT, INK, LINE, MUTED, styled
 from likely.losses import NormalLoss
 from likely.parameters import Data, Global, Parameter, Predicted
 

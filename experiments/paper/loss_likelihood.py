@@ -11,10 +11,10 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from experiments.entries.drawing import INK, MUTED, SERIES, panel, styled, to_svg
 from experiments.entries.entry import Context, Result
 from experiments.paper._fit import descend
 from likely._page import Picture, Table
-from likely._page.svg import INK, MUTED, SERIES, panel, styled, to_svg
 from likely.functional import normal_nll, softmax_nll
 from likely.losses import NormalLoss, SoftmaxLoss
 from likely.parameters import Global

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from experiments.entries.drawing import INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
 from experiments.paper.outlier_detection import AE_S, PAPER, PCA_S, letter_all, over_seeds, score_all
 from experiments.paper.outlier_letter import AS_READ
 from likely._page import Picture, Table
-from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
 
 OURS = (PCA_S, AE_S)
 

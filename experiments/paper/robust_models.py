@@ -14,11 +14,11 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from experiments.entries.cores import one_core
+from experiments.entries.drawing import INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
 from experiments.paper import robust_classification, robust_regression
 from experiments.paper._comparison import paired
 from likely._page import Picture, Table
-from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
 from likely.linear import RobustLinearRegression, RobustLogisticRegression, RobustPCA
 
 Array = NDArray[np.float64]

@@ -19,9 +19,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import HuberRegressor, LinearRegression, RANSACRegressor, TheilSenRegressor
 
 from experiments.entries.cores import one_core
+from experiments.entries.drawing import HEAT, INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
 from likely._page import Picture, Table
-from likely._page.svg import HEAT, INK, MUTED, PALETTE, styled, to_svg
 from likely.linear import RobustLinearRegression
 
 Array = NDArray[np.float64]

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from experiments.data import load_faces
 from experiments.entries.bar import Bar
 from experiments.entries.cores import one_thread
+from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
 from experiments.paper._comparison import paired
 from experiments.paper._stored import OUTPUTS, stored, train_and_keep, trains
 from experiments.paper._vae import Judged, Likelihood, Recipe, Training
 from experiments.paper._vision import device, digits
 from likely._page import Picture, Table
-from likely._page.svg import MUTED, PALETTE, styled, to_svg
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]

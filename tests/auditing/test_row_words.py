@@ -7,6 +7,8 @@ import pandas as pd
 
 import likely
 from likely.auditing import Finding
+from likely.auditing.columns.kinds import read_columns
+from likely.auditing.expected_values.similar_rows import Level, Neighbours, Usual
 
 
 def found(report: likely.auditing.Audit, name: str) -> Finding:
@@ -50,6 +52,27 @@ def test_a_value_within_the_usual_range_is_not_said_to_be_outside() -> None:
             if "where similar rows have" in suspect.headline:
                 value, low, high = (float(own) for own in _numbers(suspect.headline))
                 assert not low <= value <= high
+
+
+def test_a_value_is_held_against_one_that_is_there() -> None:
+    rng = np.random.default_rng(3)
+    a = rng.normal(size=400)
+    table = pd.DataFrame({"a": a, "b": a + 0.02 * rng.normal(size=400), "c": a + 0.2 * rng.normal(size=400)})
+    table.loc[:2, ["b", "c"]] = np.array([[np.nan, 2.5], [np.nan, -2.5], [2.0, np.nan]]) + a[:3, None]
+    words = {suspect.row: suspect.headline for suspect in likely.audit(table).suspects}
+    assert words.keys() >= {0, 1, 2}
+    assert not any("missing" in headline for headline in words.values())
+
+
+def test_a_level_is_not_held_against_itself_nor_against_many() -> None:
+    similar = Neighbours.of(read_columns(pd.DataFrame({"kind": [*"aaab"] * 50, "x": np.arange(200) % 4 * 1.0})))
+    kind = similar.names.index("kind")
+    assert similar.agrees(0, kind, Level("a", 0.8))
+    assert not similar.agrees(3, kind, Level("a", 0.8))
+    assert similar.agrees(3, kind, Level("a", 0.4))
+    assert not similar.agrees(3, kind, None)
+    x = similar.names.index("x")
+    assert [similar.agrees(3, x, Usual(2.0, high)) for high in (2.5, 3.0)] == [False, True]
 
 
 def _numbers(headline: str) -> tuple[str, str, str]:

@@ -5,9 +5,10 @@ import re
 
 import pandas as pd
 
+from experiments.entries.drawing import panel, to_svg
 from likely._page import Table
 from likely._page.html import table_html, words
-from likely._page.svg import inline, panel, to_svg
+from likely._page.svg import inline
 from pages import Page
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from experiments.entries import Context, Entry, Result, load, run_entry, save
+from experiments.entries.drawing import PALETTE, panel, to_svg
 from experiments.entries.page import REASON, Item, shortened
 from experiments.paper import ENTRIES
 from experiments.paper._compared import COMPARED
@@ -17,7 +18,6 @@ from experiments.paper._report import write_report
 from experiments.paper.registry import find
 from likely._page import Picture, Table
 from likely._page.html import words
-from likely._page.svg import PALETTE, panel, to_svg
 from pages import NASTY, Page
 
 CHEAP = ("loss-likelihood", "dimensionality", "robust-models")

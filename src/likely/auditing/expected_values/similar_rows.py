@@ -177,6 +177,13 @@ class Neighbours:
         """What rows like a row have in a column, which has no part in their choice."""
         return self._range(self.names.index(column), self.nearest(row, [column])[0])
 
+    def agrees(self, row: int, j: int, usual: Usual | Level | None) -> bool:
+        """Whether what similar rows have says nothing against a value: it is that, or they have no level in common."""
+        value = self.values[j][row]
+        if isinstance(usual, Level):
+            return usual.share <= 0.5 or np.isnan(value) or usual.name == self.levels[self.names[j]][int(value)]
+        return usual is not None and bool(usual.low <= value <= usual.high)
+
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
         """The values of rows beside what similar rows have, for a page."""
         shown = self.names if names is None else [name for name in names if name in self.names]

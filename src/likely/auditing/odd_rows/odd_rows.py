@@ -15,7 +15,7 @@ from likely._typing import Array, Index, Mask, Places
 from likely.auditing.columns.kinds import MODELLED, Columns
 from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.expected_values.additive_model import RARE, Pattern, surprise
-from likely.auditing.expected_values.similar_rows import Neighbours, Usual
+from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import Identity, held
 from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
@@ -315,8 +315,9 @@ class RowWords:
             return pair, pair
         value = f"{name} = {table.shown(row, name)}"
         beside = f", where similar rows have {usual}" if usual is not None else ""
-        if isinstance(usual, Usual) and usual.low <= table.values[j][row] <= usual.high and len(table.names) > 1:
-            other = table.names[int(table.weights[j].argmax())]
+        known = [k for k, values in enumerate(table.values) if k != j and not np.isnan(values[row])]
+        if known and table.agrees(row, j, usual):
+            other = table.names[max(known, key=table.weights[j].__getitem__)]
             beside = f" does not match {other} = {table.shown(row, other)}"
         if change.hint:
             return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"

@@ -141,12 +141,14 @@ class SlipSearch:
 
     def _swaps(self, block: _Block) -> Iterator[_Trials]:
         """Yield swaps of two numbers."""
-        for j, k in combinations(self._swappable, 2):
+        pairs = list(combinations(self._swappable, 2))
+        worth = -np.log(max(len(pairs), 1))  # the more pairs, the likelier that one of them fits by chance
+        for j, k in pairs:
             at = np.flatnonzero((block.judged.nats[:, [j, k]] > self._least).any(1))
             first, second = self._read(j, block.rows[at]), self._read(k, block.rows[at])
             differ = (first != second) & ~np.isnan(first + second)
             at, first, second = at[differ], first[differ], second[differ]
-            yield self._trials(block, at, {j: second, k: first}, -1, np.zeros(len(at)))
+            yield self._trials(block, at, {j: second, k: first}, -1, np.full(len(at), worth))
 
     def _trials(self, block: _Block, at: Places, put: dict[int, Array], hint: int, worth: Array) -> _Trials:
         """The changes of some rows, numbers of one column or two, that bring these nearer to their predictions."""
