@@ -35,7 +35,12 @@ def test_it_writes_a_page_scores_and_a_summary_and_leaves_the_data_alone(table: 
     before = hashlib.sha256(table.read_bytes()).hexdigest()
     done = likely_audit(table, "--target", "price", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert "Targets that are probably wrong" in done.stdout
+    assert "row 7: price = " in done.stdout
+    # What is told above is not said again, and all that is well is one line.
+    assert "Targets that are probably wrong" not in done.stdout
+    (well,) = [line for line in done.stdout.splitlines() if line.startswith("Nothing to report on ")]
+    assert "groups on which predictions fail" in well
+    assert "Groups on which predictions fail:" not in done.stdout
     assert done.stdout.strip().endswith("report.html")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "scores.csv", "summary.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "out"]

@@ -11,7 +11,7 @@ as anything imported it.
 
 from importlib.util import find_spec
 
-_missing = [name for name in ("pandas", "jinja2", "matplotlib") if find_spec(name) is None]
+_missing = [name for name in ("pandas", "jinja2") if find_spec(name) is None]
 if _missing:
     raise ImportError(f"likely.audit needs {', '.join(_missing)}: pip install 'likely[cli]'")
 

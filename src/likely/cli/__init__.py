@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 if TYPE_CHECKING:
     import typer
 
-CLI_EXTRA = ("typer", "rich", "jinja2", "pandas", "matplotlib")
+CLI_EXTRA = ("typer", "rich", "jinja2", "pandas")
 
 
 def main() -> None:

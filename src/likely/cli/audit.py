@@ -114,10 +114,12 @@ def audit_command(
 
 
 def _print(report: Audit, page: Path) -> None:
-    """Print the first entries, a line per finding, the notes and the path of the page."""
-    findings = [f"{finding.title}: {finding.summary}" for finding in report.findings]
+    """Print the first entries, a line for each other finding, one for all that is well, and where the page is."""
+    told = [f"{one.title}: {one.summary}" for one in report.findings if not one.clean and not one.rows.size]
+    clean = [f"{one.title[0].lower()}{one.title[1:]}" for one in report.findings if one.clean]
+    well = [f"Nothing to report on {', '.join(clean)}."] if clean else []
     notes = [f"note: {note}" for note in report.notes]
-    for line in (*str(report).splitlines(), *findings, *notes, str(page)):
+    for line in (*str(report).splitlines(), *told, *well, *notes, str(page)):
         typer.echo(safe(line))
 
 

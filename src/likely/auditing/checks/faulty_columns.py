@@ -88,6 +88,7 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
         " ".join(parts) or nothing,
         numbers=numbers,
         tables=(Table(table, "Columns to look at, and why."),) if lines else (),
+        found=bool(lines),
     )
 
 

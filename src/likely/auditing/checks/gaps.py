@@ -74,6 +74,7 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
             "empty_rows": empty_rows[:100].tolist(),
         },
         tables=(Table(shown.loc[most[:_SHOWN]], caption),) if len(share) else (),
+        found=bool(len(share) or len(empty_rows)),
     )
 
 

@@ -106,6 +106,7 @@ def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Ar
         told,
         numbers={"groups": [group._asdict() for group in failing]},
         tables=(Table(frame, caption),) if groups else (),
+        found=bool(failing),
     )
 
 

@@ -67,6 +67,7 @@ def leaking_columns(
             "error": table["error"].round(4).to_dict(),
         },
         tables=(Table(shown, caption),) if len(shown) else (),
+        found=bool(leaks or together),
     )
 
 

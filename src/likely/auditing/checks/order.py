@@ -70,6 +70,7 @@ def order(columns: Columns, target: str | None) -> Finding | None:
             **{name: table[name].round(4).to_dict() for name in ("neighbours", "trend")},
         },
         tables=(Table(shown, caption, digits=2),) if len(tested) else (),
+        found=bool(clear),
     )
 
 

@@ -123,6 +123,7 @@ class Finding:
         tables: tables of the page.
         judged: False where the data allow no verdict of this kind; ``summary`` gives the reason.
         known: the number of rows that were marked as fine before and are left out.
+        found: False where a question about the table as a whole has the answer that all is well.
 
     >>> Finding("leaks", "Columns that give the target away", "None does.").rows.size
     0
@@ -139,6 +140,12 @@ class Finding:
     tables: tuple[Table, ...] = ()
     judged: bool = True
     known: int = 0
+    found: bool = True
+
+    @property
+    def clean(self) -> bool:
+        """Whether this was looked for and nothing was found."""
+        return self.judged and not self.numbers.get("rows", self.found)
 
 
 def worst_first(
