@@ -87,6 +87,17 @@ def test_every_twentieth_of_the_cauchy_has_its_share_of_many_samples():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
+def test_drawing_asks_for_no_cdf_unless_its_gradient_is_wanted(monkeypatch):
+    asked = []
+    d = Robust(double(1.3).requires_grad_(), double(0.3), double(0.7))
+    monkeypatch.setattr(Robust, "_standard_cdf", lambda _, z: asked.append(z) or z)
+    drawn = d.sample((5,))
+    assert not asked
+    assert not drawn.requires_grad
+    assert d.rsample((5,)).requires_grad
+    assert asked
+
+
 @pytest.mark.parametrize(("kind", "shape"), [("robust", 0.5), ("robust", 1.5), ("robust", 2.5), ("huber", 1.345)])
 def test_sample_gradients_are_those_of_the_quantile(kind, shape):
     parameters = [double(v).requires_grad_() for v in (shape, 0.3, 0.7)]

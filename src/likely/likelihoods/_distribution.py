@@ -165,9 +165,12 @@ class LocationScale(OfForm):
     def _implicit(self, z: Tensor, p: Tensor | float = 0.0) -> Tensor:
         """``z`` with the gradients of the quantile function of p: dz = (dp - ∂F/∂φ dφ) / density."""
         shapes = {name: getattr(self, name) for name in self.arg_constraints if name not in ("loc", "scale")}
+        learned = any(torch.is_tensor(own) and own.requires_grad for own in (p, *shapes.values()))
+        if not (learned and torch.is_grad_enabled()):  # a CDF may take a quadrature per value
+            return z
         gap = p - self._standard_cdf(z)
         density = torch.exp(-type(self).nll(torch.zeros_like(z), z, scale=1.0, **shapes, **EACH))
-        return z + (gap - gap.detach()) / density.detach() if gap.requires_grad else z
+        return z + (gap - gap.detach()) / density.detach()
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
         tiny = torch.finfo(self.loc.dtype).tiny
