@@ -153,6 +153,7 @@ class OddRows:
                 "columns": sum(scatter.n_features_in_ for scatter in self.scatters),
             },
             tables=_blamed(ranked["suspects"]),
+            found=False,
             **ranked,
         )
 

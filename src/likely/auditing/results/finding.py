@@ -123,7 +123,7 @@ class Finding:
         tables: tables of the page.
         judged: False where the data allow no verdict of this kind; ``summary`` gives the reason.
         known: the number of rows that were marked as fine before and are left out.
-        found: False where a question about the table as a whole has the answer that all is well.
+        found: False where there is nothing to tell but of ``rows``.
 
     >>> Finding("leaks", "Columns that give the target away", "None does.").rows.size
     0
@@ -145,7 +145,7 @@ class Finding:
     @property
     def clean(self) -> bool:
         """Whether this was looked for and nothing was found."""
-        return self.judged and not self.numbers.get("rows", self.found)
+        return self.judged and not self.found and not self.rows.size
 
 
 def worst_first(

@@ -101,6 +101,7 @@ def _judged(
         scores=spread_scores(verdict, rows, n) | scores,
         numbers={**finding.numbers, "judged": verdict.judged, "share_wrong": share},
         judged=verdict.judged,
+        found=False,
         **worst_first(finding.name, certainty, suspicious, explain),
     )
 
