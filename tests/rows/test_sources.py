@@ -202,7 +202,7 @@ def test_what_is_wrong_is_said_in_one_line_that_names_it(tmp_path: Path) -> None
     with pytest.raises(FileNotFoundError, match="empty holds no file"):
         ScatterDetector().fit(tmp_path / "empty")
     (tmp_path / "t.txt").write_text("a\n1\n")
-    with pytest.raises(ValueError, match=r"t\.txt has no ending that is read by blocks: \.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"t\.txt holds no file that ends in \.parquet"):
         ScatterDetector().fit(tmp_path / "t.txt")
     source = source_of(tmp_path / "1.parquet")
     assert source is not None
@@ -317,8 +317,7 @@ def test_a_new_source_is_one_class():
             return (call(*block) for block in zip(self.chunks, *parts, strict=True))
 
         def map_rows(self, compute, none):
-            call, parts = self.bound(compute)
-            return np.concatenate(list(self.run(call, parts)))
+            return np.concatenate(list(self.each(compute)))
 
     rows = np.random.default_rng(0).normal(size=(150, 3))
     detector = ScatterDetector().fit(Chunks([rows[:100], rows[100:]]), sample_weight=np.ones(150))

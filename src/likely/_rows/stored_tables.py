@@ -36,7 +36,8 @@ class Source(ABC):
     names: list[str] | None = None  # of the columns; None of an array
     width: int  # number of columns
     paths: Sequence[str] = ()  # local files of the table
-    others: tuple[Any, ...] = ()  # further arguments of functions: columns by name, or a part for each block
+    columns: tuple[Any, ...] = ()  # of further arguments of functions: the names of their columns, or None
+    parts: tuple[Sequence[Any], ...] = ()  # a part for each block of those that are no columns
 
     @abstractmethod
     def run(self, call: Callable[..., T], parts: Sequence[Sequence[Any]]) -> Iterator[T]:
@@ -63,18 +64,14 @@ class Source(ABC):
         if names:
             source.names = [name for name in self.names or () if name not in names]
             source.width = len(source.names)
-        source.others = (*self.others, other if names else self.parts_of(other))
+        else:
+            source.parts = (*self.parts, self.parts_of(other))
+        source.columns = (*self.columns, other if names else None)
         return source
-
-    def bound(self, compute: Callable[..., T]) -> tuple[Callable[..., T], list[Sequence[Any]]]:
-        """Return a function of whole blocks and its further arguments."""
-        columns = [other if _names(other) else None for other in self.others]
-        return _OnBlock(compute, columns), [other for other in self.others if not _names(other)]
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """Yield ``compute(block, …)`` of every block, in the order of the rows."""
-        call, parts = self.bound(compute)
-        return self.run(call, [*parts, *beside])
+        return self.run(_OnBlock(compute, self.columns), [*self.parts, *beside])
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
         """Return the sum of ``compute(block, …)`` over all blocks."""
@@ -105,7 +102,7 @@ class _OnBlock:
     """A function that is given columns of its block as further arguments, where they have names."""
 
     compute: Callable[..., Any]
-    columns: list[Any]
+    columns: tuple[Any, ...]
 
     def __call__(self, block: Any, *arrays: Any) -> Any:
         block = block.read() if isinstance(block, Piece) else block
@@ -193,10 +190,10 @@ class Dask(Source):
         from dask.delayed import delayed
 
         is_array = hasattr(self.collection, "chunks")
-        call, parts = self.bound(compute if is_array else functools.partial(_indexed, compute))
+        call = _OnBlock(compute if is_array else functools.partial(_indexed, compute), self.columns)
         # In the graph only once, however many blocks there are: a fitted model may be large.
         shared = delayed(call, pure=False)
-        tasks = [shared(*arguments) for arguments in zip(self.blocks, *parts, strict=True)]
+        tasks = [shared(*arguments) for arguments in zip(self.blocks, *self.parts, strict=True)]
         if is_array:
             import dask.array as da
 
@@ -356,8 +353,6 @@ def _dataset(paths: list[Any]) -> Any:
     found = [_found(os.fspath(path)) for path in paths]
     files = [file for _, some in found for file in some]
     kinds = {_kind(file): file for file in files}
-    if None in kinds:
-        raise ValueError(f"{kinds[None]} has no ending that is read by blocks: {', '.join(ENDINGS)}")
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(kinds.values())}: name those of one kind")
     form: Any = _kind(files[0])
@@ -385,12 +380,8 @@ def _found(path: str) -> tuple[Any, list[str]]:
 
     system, root = fsspec.core.url_to_fs(path)
     entries = [root] if system.exists(root) else sorted(system.glob(root))
-    files: list[str] = []
-    for entry in entries:
-        if system.isdir(entry):  # what is a file, not a pipe or a device
-            files += [file for file in system.find(entry) if _kind(file) and system.isfile(file)]
-        else:
-            files.append(entry)
+    found = [file for entry in entries for file in system.find(entry)]
+    files = [file for file in found if _kind(file) and system.isfile(file)]  # not a pipe or a device
     if not files:
         reason = f"holds no file that ends in {', '.join(ENDINGS)}" if entries else "does not exist"
         raise FileNotFoundError(f"{path} {reason}")
@@ -402,14 +393,12 @@ def _schema(dataset: Any) -> Any:
     import pyarrow as pa
 
     schema, (first, *others) = dataset.schema, dataset.get_fragments()
-    names = first.physical_schema.names
     for fragment in others:
         with _naming(fragment.path):
             own = fragment.physical_schema
         try:
-            for name in [*names, *own.names]:
-                if (name in names) != (name in own.names):
-                    raise ValueError(f"{name!r} is not there in {(fragment if name in names else first).path}")
+            for name in set(own.names).symmetric_difference(first.physical_schema.names):
+                raise ValueError(f"{name!r} is not there in {(first if name in own.names else fragment).path}")
             schema = pa.unify_schemas([schema, own], promote_options="permissive")
         except (TypeError, ValueError) as error:
             raise ValueError(f"{fragment.path} has other columns: {error}") from None

@@ -74,6 +74,10 @@ def read_text(path: Path) -> Table:
             **_PRECISE,
         )
         frame = read()
+        if len(frame) != layout.rows:  # lone carriage returns
+            raise ValueError(
+                f"pandas reads {len(frame):,} of {layout.rows:,} rows: save it with the usual ends of lines"
+            )
         mended = mend_columns(frame, delimiter, read)
     notes = ["The file is not UTF-8; it was read as Windows-1252."] if encoding == "cp1252" else []
     notes += [*_layout_notes(layout, delimiter, path), *header.notes, *mended]
@@ -83,9 +87,10 @@ def read_text(path: Path) -> Table:
 
 
 class Layout(NamedTuple):
-    """The header, the number of fields of rows (the first is 0) that have more or fewer, and of blank lines between."""
+    """The header, the number of rows, that of fields where there are more or fewer, and that of blank lines between."""
 
     header: list[str]
+    rows: int
     long: dict[int, int]
     short: dict[int, int]
     blank: int
@@ -135,7 +140,7 @@ def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> Layout:
             f"{len(long):,} of {row:,} rows have more fields than the header (row {first} has {fields}, "
             f"the header {width}): it lacks a name, or values hold the delimiter"
         )
-    return Layout(header, long, short, blank)
+    return Layout(header, row, long, short, blank)
 
 
 def _layout_notes(layout: Layout, delimiter: str, path: Path) -> list[str]:
