@@ -26,7 +26,7 @@ EXACT = 2**53  # whole numbers beyond it are rounded as floats
 ISO_DATE = r"\d{4}(?:-\d{2}-\d{2}|/\d{2}/\d{2})(?:[ T]\d{2}:\d{2}.*)?"
 MOSTLY = 0.9  # a column is of numbers if so many of its values are; the others are odd cells
 
-_DELIMITERS = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}  # of two that fit equally well the earlier
+_DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}  # of those that fit equally well the first
 _SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\r?\n')  # a first line that spreadsheets write for each other
 _HEAD = 50  # lines from which a delimiter is guessed
 _FIELD = 1 << 30  # signs in a field; the csv module's own limit is 128 KB
@@ -41,8 +41,8 @@ GAPS = frozenset(
 Read = Callable[..., pd.DataFrame]  # the text once more, with other options of pandas
 _SEPARATED = r"\d[,'’ \u00a0\u202f]\d|\d\.\d{3}\.\d{3}"
 _COMMA = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:[.'’ \u00a0\u202f]\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?"  # 1.234,5
-_POINT = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:[,'’ \u00a0\u202f]\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?"  # 1,234.5
-_LOOK = 2000  # values of a column that tell whether it is of words
+_POINT = r"[+-]?(?:\d+|[1-9]\d{0,2}(?:[,'’ \u00a0\u202f]\d{3})+)?(?:\.\d+)?(?:[eE][+-]?\d+)?"  # 1,234.5
+_PLAIN = rf"{_POINT}|{ISO_DATE}|(?i:true|false)"
 
 
 def read_text(path: Path) -> Table:
@@ -167,8 +167,7 @@ def _delimiter(lines: list[str]) -> str:
         counts = [len(row) for row in csv.reader(lines, delimiter=sign) if row] or [1]
         return (counts.count(counts[0]) if counts[0] > 1 else 0, counts[0])
 
-    best = max(_DELIMITERS, key=agreement)
-    return best if agreement(best)[0] else ","
+    return max(_DELIMITERS, key=agreement)
 
 
 def _encoding(path: Path) -> str:
@@ -215,40 +214,33 @@ def mend_columns(frame: pd.DataFrame, delimiter: str, read: Read) -> list[str]:
     the others do; failing these, they are decimal commas unless commas separate the columns. Whole numbers that were
     rounded become the digits they were.
     """
+    doubtful = [name for name in frame.columns if _is_doubtful(frame[name])]
+    raw = read(usecols=doubtful, dtype=str, keep_default_na=False, na_values=[""]) if doubtful else frame[[]]
+    words = raw.mask(raw.isin(GAPS))
     balance: dict[str, int] = {}  # of numbers with separators: those with a decimal comma less those with a point
-    doubtful = [name for name in frame.columns if frame[name].isna().all()]
-    for name in frame.columns[[pd.api.types.is_string_dtype(kind) for kind in frame.dtypes]]:
-        # Of whole numbers beyond 2⁶³ pandas leaves gaps as they are written.
-        frame[name] = frame[name].mask(frame[name].isin(GAPS | {""}))
-        present = frame[name].dropna().astype(str).str.strip()
-        comma, point = (_matches(present, pattern) for pattern in (_COMMA, _POINT))
-        if max(comma.mean(), point.mean()) >= MOSTLY and bool(present.str.contains(_SEPARATED).any()):
-            balance[name] = int(comma.sum()) - int(point.sum())
-        elif len(present) < len(frame) and not _are_plain(present):
-            doubtful.append(name)
+    classes: dict[str, set[str]] = {}
+    for name in doubtful:
+        present = words[name].dropna().str.strip()
+        meant = set(raw[name].dropna()) & GAPS
+        comma, point, plain = (_share(present, pattern) for pattern in (_COMMA, _POINT, _PLAIN))
+        if max(comma, point) >= MOSTLY and present.str.contains(_SEPARATED).any():
+            balance[name] = round((comma - point) * len(present))
+        elif _share(present, r"[+-]?\d+") == 1:
+            frame[name] = words[name]
+        elif meant and plain < MOSTLY and raw[name].nunique() > 1:  # a single word in all is the way to write a gap
+            frame[name], classes[name] = raw[name], meant
     total = sum(balance.values())
     usual = total > 0 or (total == 0 and delimiter != ",")
     commas = [name for name, more in balance.items() if more > 0 or (more == 0 and usual)]
     points = [name for name in balance if name not in commas]
     for name in balance:
-        frame[name] = _numbers(frame[name], name in commas)
-    floats = [name for name in frame.columns.difference([*balance, *doubtful]) if frame[name].dtype.kind == "f"]
-    large = [name for name in floats if bool((frame[name].abs() >= EXACT).any())]
-    again = [*doubtful, *(floats if total > 0 else large)]
-    raw = read(usecols=again, dtype=str, keep_default_na=False, na_values=[""]) if again else frame[[]]
-    classes = {}
-    for name, cells in raw.items():
-        meant = set(cells.dropna()) & GAPS
-        words = cells.mask(cells.isin(GAPS)).str.strip()
-        present = words.dropna()
-        if name in doubtful and meant and cells.nunique() > 1:  # a single word in all is the way to write a gap
-            frame[name], classes[str(name)] = cells, meant
-        elif name in large and present.str.fullmatch(r"[+-]?\d+").all():
-            frame[name] = words
-        elif total > 0 and _matches(present, _COMMA).all() and present.str.contains(".", regex=False).any():
-            # Beside decimal commas dots are between thousands.
-            frame[name] = _numbers(words, True)
-            points.append(str(name))
+        frame[name] = _numbers(words[name], name in commas)
+    if total > 0:  # beside decimal commas dots are between thousands
+        floats = [name for name in frame.columns.difference(doubtful) if frame[name].dtype.kind == "f"]
+        for name, cells in read(usecols=floats, dtype=str).items() if floats else ():
+            if _share(cells.dropna(), _COMMA) == 1 and cells.str.contains(".", regex=False).any():
+                frame[name] = _numbers(cells, True)
+                points.append(str(name))
     notes = []
     if classes:
         kinds = listed([f"“{word}”" for word in sorted(set().union(*classes.values()))])
@@ -259,15 +251,16 @@ def mend_columns(frame: pd.DataFrame, delimiter: str, read: Read) -> list[str]:
     return notes
 
 
-def _matches(words: pd.Series[Any], pattern: str) -> pd.Series[Any]:
-    return words.str.fullmatch(pattern).astype(bool)
+def _is_doubtful(column: pd.Series[Any]) -> bool:
+    """Whether pandas may have read other than was meant: text, nothing, or whole numbers that it rounds."""
+    if column.dtype.kind == "f":
+        return bool(column.isna().all() or (column.abs() >= EXACT).any())
+    return column.dtype.kind == "O"
 
 
-def _are_plain(words: pd.Series[Any]) -> bool:
-    """Whether most words of a column are numbers, dates or truth values."""
-    some = words.iloc[:: max(1, len(words) // _LOOK)]
-    shares = [_matches(some, pattern).mean() for pattern in (ISO_DATE, "(?i)true|false")]
-    return bool(max(pd.to_numeric(some, errors="coerce").notna().mean(), *shares) >= MOSTLY)
+def _share(words: pd.Series[Any], pattern: str) -> float:
+    """The share of words that match, of none 0."""
+    return float(words.str.fullmatch(pattern).astype(bool).sum() / max(len(words), 1))
 
 
 def _numbers(column: pd.Series[Any], with_commas: bool) -> Any:
