@@ -72,7 +72,7 @@ class Rows:
 
     def whole(self) -> Tensor:
         """Return all rows at once."""
-        return torch.cat([block for _, block in self.read()])
+        return self[slice(None)]
 
     def mapped(self, compute: Callable[[Any, Tensor], Tensor], width: int | None = None) -> Rows:
         """Return rows that are computed from these as they are read."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -61,11 +60,7 @@ def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
     for rows in row_blocks(*table.shape):
         numbers = np.ascontiguousarray(table[rows], dtype=np.float64) + 0.0
-        bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)  # one zero and one NaN
-        for shift, factor in ((32, 0x9E3779B97F4A7C15), (29, 0xBF58476D1CE4E5B9)):
-            bits ^= bits >> shift
-            bits *= np.uint64(factor)
-        bits ^= bits >> 32
+        bits = mixed(np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64))  # one zero and one NaN
         exact[rows], symmetric[rows] = bits @ factors, bits.sum(1, dtype=np.uint64)
     return exact, symmetric
 
@@ -153,8 +148,3 @@ def deal(n: int, cv: int, random: np.random.RandomState) -> list[NDArray[np.int6
     """Return random folds of row numbers, for rows of which only the number is known."""
     dealt = random.permutation(n)
     return [dealt[k::cv] for k in range(min(cv, n))]
-
-
-def deals_itself(cv: Any) -> bool:
-    """Return whether ``cv`` leaves the assignment of rows to us: a number of folds, None, or ``"prefit"``."""
-    return cv is None or isinstance(cv, Integral | str)

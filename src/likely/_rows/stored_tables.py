@@ -157,7 +157,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask array, frame or series."""
-    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
+    return hasattr(X, "to_delayed")
 
 
 class Dask(Source):
@@ -203,13 +203,12 @@ class Dask(Source):
         import dask.dataframe as dd
 
         # Nothing is computed: the type of the results is that of no rows.
-        empty = self.collection._meta
-        meta = _indexed(lambda _: none, empty)
+        meta = _indexed(lambda _: none, self.collection._meta)
         return dd.from_delayed(tasks, meta=meta, divisions=self.collection.divisions, verify_meta=False)
 
 
 def _blocks(X: Any) -> list[Any]:
-    if hasattr(X, "rechunk") and X.ndim > 1:  # an array, whose columns may be in several blocks
+    if hasattr(X, "rechunk"):  # an array, whose columns may be in several blocks
         X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
     return np.ravel(X.to_delayed()).tolist()
 
@@ -237,10 +236,9 @@ def _by_dask(call: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterat
 
 
 def is_files(X: Any) -> bool:
-    """Whether X names files, or is a pyarrow dataset."""
-    if isinstance(X, list | tuple):
-        return len(X) > 0 and all(isinstance(path, str | os.PathLike) for path in X)
-    return isinstance(X, str | os.PathLike) or hasattr(X, "get_fragments")
+    """Whether X names files."""
+    paths = X if isinstance(X, list | tuple) else [X]
+    return len(paths) > 0 and all(isinstance(path, str | os.PathLike) for path in paths)
 
 
 def is_one_file(data: Any) -> bool:
@@ -279,7 +277,7 @@ class Piece:
 
 
 class Files(Source):
-    """Parquet, Feather or CSV, read by pyarrow: a path, glob, URL, list of these, or dataset.
+    """Parquet, Feather or CSV, read by pyarrow: a path, glob or URL, or a list of these.
 
     Functions run in joblib's threads, or as ``joblib.parallel_config`` sets.
     """
@@ -287,11 +285,8 @@ class Files(Source):
     names: list[str]
 
     def __init__(self, X: Any) -> None:
-        if hasattr(X, "get_fragments"):
-            self.dataset, self.schema = X, X.schema
-        else:
-            self.dataset = _dataset(list(X) if isinstance(X, list | tuple) else [X])
-            self.schema = _schema(self.dataset)
+        self.dataset = _dataset(list(X) if isinstance(X, list | tuple) else [X])
+        self.schema = _schema(self.dataset)
         self.names, self.width = list(self.schema.names), len(self.schema.names)
         self.paths = [path for path in self.dataset.files if os.path.exists(path)]
 

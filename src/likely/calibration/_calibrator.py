@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from likely._rows.blocks import Rows, like
-from likely._rows.checks import all_or_nothing, check_features
+from likely._rows.checks import all_or_nothing
 from likely._rows.contents import Keys, contents
 from likely._rows.sources import by_blocks, spooled
 from likely._typing import Array
-from likely.calibration._held_out import HeldOutRows, check_weight
+from likely.calibration._held_out import HeldOutRows, check_features, check_weight
 from likely.functional import softmax_nll
 
 Labels = NDArray[np.int64]

@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Distribution, Normal
 
-from likely._rows.canonical import Table, canonical
-from likely._rows.checks import RowCounts, all_or_nothing, block_weight, check_sample_weight, counts_of
+from likely._rows.checks import RowCounts, all_or_nothing, block_weight, check_sample_weight
 from likely._rows.sources import Source, by_blocks, is_source, source_of
+from likely._solvers.canonical import Table, canonical
 from likely._solvers.design import Design, Posterior, standardized
 from likely._solvers.factor import Factor
 from likely._typing import Array
@@ -312,8 +312,13 @@ def summarised(estimator: Any, source: Source, y: Any, sample_weight: Any, least
     source, counts = source.with_columns(y), None
     if sample_weight is not None:
         source = source.with_columns(sample_weight)
-        counts = counts_of(source)
+        counts = source.total(_row_counts).checked()
     summary = source.total(_BlockSummary(clone(estimator), counts))
     if summary.rows < least:
         raise ValueError(f"the table has {summary.rows} rows, and at least {least} are needed")
     return summary
+
+
+def _row_counts(block: Any, *beside: Any) -> RowCounts:
+    """The statistics of a block's weights, which come last."""
+    return RowCounts.of(block_weight(beside[-1], block))

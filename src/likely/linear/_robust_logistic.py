@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely._rows.canonical import Table, column_order
 from likely._rows.columns import mean_and_deviation, median, middle_and_spread
 from likely._rows.sources import by_blocks
+from likely._solvers.canonical import Table, column_order
 from likely._solvers.evidence import fit_linear
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Index

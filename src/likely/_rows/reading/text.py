@@ -80,7 +80,7 @@ def read_text(path: Path) -> Table:
             )
         mended = mend_columns(frame, delimiter, read)
     notes = ["The file is not UTF-8; it was read as Windows-1252."] if encoding == "cp1252" else []
-    notes += [*_layout_notes(layout, delimiter, path), *header.notes, *mended]
+    notes += [*_layout_notes(layout, delimiter), *header.notes, *mended]
     wrong = f"the row has {{}} fields, the header {len(header.names)}: one may hold a delimiter"
     ragged = {row: wrong.format(fields) for row, fields in layout.long.items()}
     return Table(frame, path.name, tuple(notes), ragged, path, header.repeated)
@@ -143,11 +143,10 @@ def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> Layout:
     return Layout(header, row, long, short, blank)
 
 
-def _layout_notes(layout: Layout, delimiter: str, path: Path) -> list[str]:
+def _layout_notes(layout: Layout, delimiter: str) -> list[str]:
     """What was guessed of the text, and what of it was left out."""
     notes = []
-    usual = "\t" if ".tsv" in path.suffixes[-2:] else ","
-    if delimiter != usual and len(layout.header) > 1:
+    if delimiter != "," and len(layout.header) > 1:
         notes.append(f"The columns are separated by a {_DELIMITERS[delimiter]}.")
     dropped, absent = "the fields beyond it were dropped", "the others are taken to be missing"
     for rows, how, result in ((layout.long, "more", dropped), (layout.short, "fewer", absent)):
