@@ -54,7 +54,7 @@ def as_codes(column: Any, codes: dict[Any, int]) -> Array:
 
 def are_dates(column: Any) -> bool:
     """Whether a column holds times, also as Python's own dates, which pandas has no type for."""
-    dtype = str(getattr(column, "dtype", "")).lower()
+    dtype = str(column.dtype).lower()
     if dtype.startswith(("date", "timestamp")):
         return True
     return dtype == "object" and _from_dates(np.asarray(column)) is not None

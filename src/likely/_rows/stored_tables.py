@@ -375,8 +375,8 @@ def _found(path: str) -> tuple[Any, list[str]]:
 
     system, root = fsspec.core.url_to_fs(path)
     entries = [root] if system.exists(root) else sorted(system.glob(root))
-    found = [file for entry in entries for file in system.find(entry)]
-    files = [file for file in found if _kind(file) and system.isfile(file)]  # not a pipe or a device
+    # Not a pipe or a device.
+    files = [file for entry in entries for file in system.find(entry) if _kind(file) and system.isfile(file)]
     if not files:
         reason = f"holds no file that ends in {', '.join(ENDINGS)}" if entries else "does not exist"
         raise FileNotFoundError(f"{path} {reason}")

@@ -35,9 +35,9 @@ def read_table(data: Any) -> Table:
         header = read_header(frame.columns)
         frame = mend_text(frame.set_axis(header.names, axis=1).reset_index(drop=True))
         table = Table(frame, source_name(data), header.notes, path=path, repeated=header.repeated)
-    if not len(table.frame.columns):
+    if table.frame.columns.empty:
         raise ValueError(f"{table.name} has no columns")
-    if not len(table.frame):
+    if table.frame.empty:
         raise ValueError(f"{table.name} has a header and no rows")
     return table
 

@@ -81,8 +81,8 @@ def read_text(path: Path) -> Table:
         mended = mend_columns(frame, delimiter, read)
     notes = ["The file is not UTF-8; it was read as Windows-1252."] if encoding == "cp1252" else []
     notes += [*_layout_notes(layout, delimiter), *header.notes, *mended]
-    wrong = f"the row has {{}} fields, the header {len(header.names)}: one may hold a delimiter"
-    ragged = {row: wrong.format(fields) for row, fields in layout.long.items()}
+    wrong = f"fields, the header {len(header.names)}: one may hold a delimiter"
+    ragged = {row: f"the row has {fields} {wrong}" for row, fields in layout.long.items()}
     return Table(frame, path.name, tuple(notes), ragged, path, header.repeated)
 
 
