@@ -95,7 +95,6 @@ def _made(method: str, outputs: Outputs, likelihood: str | None, random_state: i
 
 
 def _check_rows(outputs: Outputs, cv: int) -> None:
-    assert outputs.truth is not None
     if len(outputs) < max(2 * cv, 2):
         raise ValueError(f"there are {len(outputs)} rows, and {cv} folds need {2 * cv}: choose fewer with --cv")
     if outputs.task == "classification" and bool((outputs.truth == outputs.truth[0]).all()):
@@ -126,8 +125,8 @@ def _cross_validated(
         if np.isfinite(old - new).all():  # infinite is the NLL of a label of probability zero
             gain = held_out_gain(old - new)
             scores["gain"] = {"NLL": gain.total / len(new), "error": gain.error / len(new)}
-    judged = f"Cross-validated: each row is scored by a fit to the other {cv - 1} of {cv} folds."
-    return scores | {"judged": judged}
+    scores["judged"] = f"Cross-validated: each row is scored by a fit to the other {cv - 1} of {cv} folds."
+    return scores
 
 
 def _before(outputs: Outputs, calibrator: Any) -> Any:
@@ -139,8 +138,7 @@ def _before(outputs: Outputs, calibrator: Any) -> Any:
         return None
     laplace = "laplace" in calibrator.get_params().values()
     family = torch.distributions.Laplace if laplace else torch.distributions.Normal
-    scale = np.asarray(outputs.scale, dtype=np.float64)
-    return _levels(family(torch.as_tensor(predicted), torch.as_tensor(scale)), outputs.truth)
+    return _levels(family(torch.as_tensor(predicted), torch.as_tensor(outputs.scale).double()), outputs.truth)
 
 
 def _after(fitted: Any, outputs: Outputs) -> Any:
@@ -152,14 +150,14 @@ def _after(fitted: Any, outputs: Outputs) -> Any:
 
 def _levels(distribution: Any, truth: Any) -> Any:
     """By row: the NLL, and the CDF at the target, which is uniform if forecasts are calibrated."""
-    target = torch.as_tensor(np.asarray(truth, dtype=np.float64)).to(distribution.mean)
+    target = torch.as_tensor(truth).to(distribution.mean)
     return torch.stack([-distribution.log_prob(target), distribution.cdf(target)], dim=1).double().numpy()
 
 
 def _scores(rows: Any, outputs: Outputs) -> tuple[Any, dict[str, float | None]]:
     """The NLL of each row, and the scores of all, with None for infinity, which JSON does not have."""
     if outputs.task == "classification":
-        labels = np.asarray(outputs.truth).astype(np.int64)
+        labels = outputs.truth.astype(np.int64)
         nll = np.asarray(negative_log_likelihood(labels, logits=rows, reduction="none"), np.float64)
         scores = {"ECE": expected_calibration_error(labels, softmax(rows, axis=1))}
         scores["accuracy"] = float((rows.argmax(1) == labels).mean())
