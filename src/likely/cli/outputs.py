@@ -48,7 +48,8 @@ class Outputs:
 
     def rows(self, rows: NDArray[np.intp]) -> Outputs:
         """Some of the rows."""
-        return replace(self, **{name: own[rows] for name, own in vars(self).items() if isinstance(own, np.ndarray)})
+        arrays: dict[str, Any] = {name: own[rows] for name, own in vars(self).items() if isinstance(own, np.ndarray)}
+        return replace(self, **arrays)
 
     def about(self, data: str) -> dict[str, Any]:
         """What is printed about the file."""
