@@ -60,7 +60,11 @@ def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
     for rows in row_blocks(*table.shape):
         numbers = np.ascontiguousarray(table[rows], dtype=np.float64) + 0.0
-        bits = mixed(np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64))  # one zero and one NaN
+        bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)  # one zero and one NaN
+        for shift, factor in ((32, 0x9E3779B97F4A7C15), (29, 0xBF58476D1CE4E5B9)):
+            bits ^= bits >> shift
+            bits *= np.uint64(factor)
+        bits ^= bits >> 32
         exact[rows], symmetric[rows] = bits @ factors, bits.sum(1, dtype=np.uint64)
     return exact, symmetric
 
@@ -134,14 +138,6 @@ def _places(keys: Keys, kinds_needed: int, cv: int, ties: NDArray[Any]) -> Index
 def splits_of(number: Index) -> list[Split]:
     """Return the rows outside and inside each fold that has any."""
     return [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in np.unique(number)]
-
-
-def split_by_content(X: Any, cv: int, strata: NDArray[Any] | None = None) -> list[Split]:
-    """Return the numbers of training and test rows of each fold of a table of any kind that scikit-learn takes.
-
-    The rows of a class (``strata``) with fewer distinct rows than folds are assigned one by one.
-    """
-    return splits_of(fold_numbers(row_keys(X), cv, strata=strata))
 
 
 def deal(n: int, cv: int, random: np.random.RandomState) -> list[NDArray[np.int64]]:

@@ -25,7 +25,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, colu
 from torch.distributions import Distribution
 
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely._rows.contents import Split, split_by_content
+from likely._rows.contents import Split, fold_numbers, row_keys, splits_of
 from likely._rows.sources import by_blocks, is_source, refuse_blocks
 from likely._typing import Array
 from likely.calibration._calibrator import Calibrator, check_truths
@@ -125,7 +125,8 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
         folds = list(cv.split(X, y))
         if _deals_itself(self.cv):  # scikit-learn has checked for classes of too few rows
-            folds = split_by_content(X, cv.get_n_splits(), targets if is_classifier(self) else None)
+            strata = targets if is_classifier(self) else None
+            folds = splits_of(fold_numbers(row_keys(X), cv.get_n_splits(), strata=strata))
         self._check_folds(targets, weight, folds)
         features = self._features(X, fit=True)
         fitted = Parallel(n_jobs=self.n_jobs)(delayed(_fit)(self.estimator, X, y, train, params) for train, _ in folds)
