@@ -54,7 +54,7 @@ def test_ragged_rows_are_cut_and_remembered(tmp_path: Path) -> None:
 
 
 def test_ragged_rows_among_blank_ones_keep_their_place(tmp_path: Path) -> None:
-    table = read_table(text(tmp_path / "a.csv", "a\n \n\n1\n2,3\n"))
+    table = read_table(text(tmp_path / "a.csv", 'a\n \n\n""\n1\n2,3\n'))
     assert table.frame["a"].isna().tolist() == [True, False, False]
     assert list(table.ragged) == [2]
 

@@ -239,15 +239,15 @@ BAD = {
     "features are 61 × 2, but logits 60 × 3": labelled(features=np.zeros((61, 2))),
     "y holds classes 0 to 3, but the logits have classes 0 to 2": labelled(labels=np.arange(60) % 4),
     "y holds classes -1 to 2": labelled(labels=np.arange(60) % 4 - 1),
-    "row 1 has 0.5 (1 such rows)": labelled(labels=np.r_[0, 0.5, np.ones(58)]),
-    "labels must be whole numbers: row 0 has nan": labelled(labels=np.r_[np.nan, np.ones(59)]),
+    "row 1 holds 0.5": labelled(labels=np.r_[0, 0.5, np.ones(58)]),
+    "y must hold class numbers 0, 1, …, and row 0 holds nan": labelled(labels=np.r_[np.nan, np.ones(59)]),
     "labels must be numbers, one entry per row; found <U3 of 60, such as": labelled(labels=["cat"] * 60),
     "all 60 labels are 1: calibration needs": labelled(labels=np.ones(60, int)),
     "logits have one number per row; for two classes give two columns": labelled(logits=np.zeros(60)),
     "logits must be rows × classes, found 60 × 3 × 2": labelled(logits=np.zeros((60, 3, 2))),
-    "labels must be one class number per row, found 60 × 2": labelled(labels=np.zeros((60, 2))),
+    "y must hold one label per row, shape (60,); got (60, 2)": labelled(labels=np.arange(120).reshape(60, 2)),
     "logits must be numbers, one entry per row; found int64 of one number": labelled(logits=5),
-    "logits have no rows": labelled(logits=np.zeros((0, 3)), labels=np.zeros(0)),
+    "there are 0 rows": labelled(logits=np.zeros((0, 3)), labels=np.zeros(0)),
     "there are 6 rows, and 5 folds need 10": labelled(logits=np.eye(3)[[0, 1, 2] * 2] * 4, labels=[0, 1, 2] * 2),
     "logits hold NaN or +∞": labelled(logits=np.full((60, 3), np.nan)),
     "features hold NaN or infinities": labelled(features=np.full((60, 2), np.nan)),
@@ -315,7 +315,7 @@ def test_files_that_are_no_outputs(tmp_path: Path) -> None:
         "bad.npz": "is not read",
         "o.xyz": "its name should end in",
         "gap.csv": "numbered 0, 2: one is missing",
-        "text.csv": "column 'logit_1' has values that are not numbers",
+        "text.csv": "logits must be numbers, one entry per row; found object of",
     }.items():
         done = likely_command("calibrate", tmp_path / name, "--out", tmp_path / "m.json")
         assert done.exit_code == 2
@@ -352,7 +352,10 @@ def test_predict_refuses_what_the_model_was_not_fitted_to(
     likely_command("calibrate", tmp_path / "f.npz", "--method", "global", "--cv", 0, "--out", tmp_path / "s.json")
     logits, features = arrays["logits"], arrays["features"]
     wrong: dict[str, tuple[str, dict[str, np.ndarray]]] = {
-        "m.json was fitted to 3 classes, new.npz has 2": ("m.json", {"logits": logits[:, :2], "features": features}),
+        "logits have 2 classes, the calibrator was fitted on 3": (
+            "m.json",
+            {"logits": logits[:, :2], "features": features},
+        ),
         "m.json reads 4 features per row; new.npz has none": ("m.json", {"logits": logits}),
         "m.json reads 4 features per row; new.npz has 3": ("m.json", {"logits": logits, "features": features[:, :3]}),
         "new.npz has no logits": ("m.json", forecasts),
@@ -371,8 +374,8 @@ def test_predict_refuses_what_the_model_was_not_fitted_to(
         assert message in done.stderr
         assert not (tmp_path / "p.npz").exists()
     for words, message in (
-        (["--out", tmp_path / "p.xlsx"], "--out must end in .npz, .csv or .parquet"),
-        (["--out", tmp_path / "p.npz", "--coverage", 1], "--coverage must be between 0 and 1"),
+        (["--out", tmp_path / "p.xlsx"], "--out must end in .npz or .csv or .parquet"),
+        (["--out", tmp_path / "p.npz", "--coverage", 1], "--coverage is for regressors"),
     ):
         done = likely_command("predict", tmp_path / "m.json", outputs, *words)
         assert done.exit_code == 2

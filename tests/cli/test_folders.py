@@ -242,7 +242,7 @@ def test_what_folders_cannot_be_predicted_is_said_and_nothing_is_written(
     refused("given as DATA, which would be lost", "predict", "m.json", "parts", "--out", "parts/001.parquet")
     refused("does not exist", "predict", "m.json", "nowhere/*.parquet", "--out", "p.parquet")
     likely_command("calibrate", "parts", "--method", "vector", "--cv", 0, "--out", "v.json")
-    refused("was fitted to 3 classes, four has 4", "predict", "v.json", "four", "--out", "p.parquet")
+    refused("logits have 4 classes, the calibrator was fitted on 3", "predict", "v.json", "four", "--out", "p.parquet")
     broken = outputs()
     broken.loc[500, "logit_1"] = np.nan
     for path in Path("parts").iterdir():

@@ -154,13 +154,15 @@ def test_more_columns_than_rows_and_columns_that_repeat_one_another():
 
 def test_sizes_at_the_ends_of_float64():
     X, y = diabetes()
-    X = np.column_stack([X[:, 2:], X[:, 2] * 1e200 * np.where(np.arange(len(y)) < 50, 1e-250, 1), X[:, 3] * 1e-290])
+    X = np.column_stack([X[:, 2:], X[:, 2] * 1e70 * np.where(np.arange(len(y)) < 50, 1e-150, 1), X[:, 3] * 1e-70])
     whole = DynamicRidge().fit(X, y)
     found = DynamicRidge().fit(in_blocks(X, 7), in_blocks(y, 7))
     np.testing.assert_allclose(found.predict(X), whole.predict(X), rtol=1e-6)
     for factor in (1e200, 1e-200):
         with pytest.raises(ValueError, match="in other units"):
             DynamicRidge().fit(in_blocks(X, 7), in_blocks(y * factor, 7))
+        with pytest.raises(ValueError, match="give column 0 of X in other units"):
+            DynamicRidge().fit(in_blocks(X * factor, 7), in_blocks(y, 7))
 
 
 def test_a_nearly_singular_table_keeps_its_digits():

@@ -21,15 +21,18 @@ def test_columns_of_any_size(model) -> None:
     X, y = problem(d=6)
     target = target_of(model, y)
     expected = answer(clone(model).fit(X, target), X)
-    for units in (1e-300, 1e300, 1e-310, np.array([1e300, 1e-300, 1.0, 1e-310, 1e10, 1e-150])):
+    for units in (1e-70, 1e70, np.array([1e70, 1e-70, 1.0, 1e-60, 1e10, 1e-50])):
         fitted = clone(model).fit(X * units, target)
         assert largest_change(expected, answer(fitted, X * units)) < 1e-5
         if hasattr(model, "predict_proba") or getattr(model, "scale", None) == "predicted_xy":
             continue
         assert np.isfinite(fitted.predict(X * units, return_std=True)).all()
+    for size in (1e-80, 1e200):
+        with pytest.raises(ValueError, match=r"column 2 of X is as large as .*: give column 2 of X in other units"):
+            clone(model).fit(X * np.where(np.arange(6) == 2, size, 1.0), target)
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e-100, 1e100, 1e300])
+@pytest.mark.parametrize("size", [1e-70, 1e70])
 def test_principal_components_of_any_size(size: float) -> None:
     X, _ = problem()
     one, other = clone(MODELS[-1]).fit(X), clone(MODELS[-1]).fit(X * size)
@@ -38,7 +41,7 @@ def test_principal_components_of_any_size(size: float) -> None:
     np.testing.assert_allclose(other.weights_, one.weights_, rtol=1e-6)
 
 
-@together("size", [1e-140, 1e140])
+@together("size", [1e-70, 1e70])
 @pytest.mark.parametrize("model", REGRESSORS, ids=str)
 def test_targets_of_nearly_any_size(model, size: float) -> None:
     X, y = problem()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from likely._rows.blocks import Rows, row_blocks
-from likely._rows.contents import contents, exact_keys, fold_numbers, row_keys, split_by_content, splits_of
+from likely._rows.contents import contents, exact_keys, fold_numbers, row_keys, splits_of
 from likely._solvers.selection import held_out_gain
 
 
@@ -114,7 +114,7 @@ def test_few_kinds_of_rows_are_dealt_one_by_one() -> None:
 
 def test_every_class_is_in_every_fold() -> None:
     classes = np.repeat(np.arange(3), [5, 60, 1500])
-    for kept, out in split_by_content(table(len(classes)), 5, classes):
+    for kept, out in splits_of(fold_numbers(row_keys(table(len(classes))), 5, strata=classes)):
         assert set(classes[out]) == set(classes[kept]) == {0, 1, 2}
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import Lasso
 
-from likely._rows.canonical import canonical
+from likely._solvers.canonical import canonical
 from likely._solvers.design import Design, standardized
 from likely._solvers.ridge import Ridge, RidgeEvidence
 from likely._solvers.selection import held_out_gain

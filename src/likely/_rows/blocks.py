@@ -72,7 +72,7 @@ class Rows:
 
     def whole(self) -> Tensor:
         """Return all rows at once."""
-        return torch.cat([block for _, block in self.read()])
+        return self[slice(None)]
 
     def mapped(self, compute: Callable[[Any, Tensor], Tensor], width: int | None = None) -> Rows:
         """Return rows that are computed from these as they are read."""
@@ -98,20 +98,11 @@ def moments(features: Rows, weight: Array) -> tuple[Array, Array]:
     def numbers(rows: Any) -> Array:
         return np.asarray(features[rows].double().cpu().numpy())
 
-    def ends(rows: Any) -> Array:
-        block = numbers(rows)
-        return np.stack([-block.min(0), block.max(0)])
-
-    negative, high = features.total(ends, add=np.maximum)
-    low = -negative
-    # In units of a power of two, which is exact: squares of very large numbers would overflow.
-    unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
-
     def average(part: Callable[[Array], Array]) -> Array:
-        return features.total(lambda rows: np.asarray(weight[rows]) @ part(numbers(rows) / unit) / total)
+        return features.total(lambda rows: np.asarray(weight[rows]) @ part(numbers(rows)) / total)
 
-    mean = average(lambda x: x)
-    mean = np.where(low == high, low / unit, mean)  # exact, so that a constant less its mean is zero
-    square = average(lambda x: (x - mean) ** 2)
-    mean, deviation = mean * unit, np.sqrt(square) * unit
+    first = numbers(slice(0, 1))[0]
+    with np.errstate(over="ignore"):  # a deviation of ∞ leaves the feature without effect
+        mean = first + average(lambda x: x - first)  # exact, so that a constant less its mean is zero
+        deviation = np.sqrt(average(lambda x: (x - mean) ** 2))
     return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)

@@ -1,4 +1,4 @@
-"""Checks of weights and features; and a decorator by which a failed fit changes nothing."""
+"""Checks of weights; and a decorator by which a failed fit changes nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from likely._rows.blocks import Rows
-from likely._rows.sources import Source
 from likely._typing import Array
 
 P = ParamSpec("P")
@@ -44,21 +42,6 @@ def block_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise ValueError("sample_weight must be finite and ≥ 0 in every row")
     return weight
-
-
-def check_features(features: Any, n: int) -> Rows | None:
-    """Check every value of the features, block by block, and return them as rows."""
-    if features is None:
-        return None
-    array = features if isinstance(features, Tensor) or hasattr(features, "dtype") else np.asarray(features)
-    if not isinstance(array, Tensor) and array.dtype.kind != "f":
-        array = np.asarray(array, dtype=np.float64)
-    if array.ndim != 2 or len(array) != n:
-        raise ValueError(f"features must have the shape ({n}, d), d numbers for each row; got {tuple(array.shape)}")
-    rows = Rows(array)
-    if not all(bool(block.isfinite().all()) for _, block in rows.read()):
-        raise ValueError("features hold NaN or infinities: impute or clean them first")
-    return rows
 
 
 @dataclass(frozen=True)
@@ -123,15 +106,6 @@ class RowCounts:
         if self.are_counts:
             return np.rint(weight)
         return weight / self.largest / (self.share / self.positive)
-
-
-def counts_of(source: Source) -> RowCounts:
-    """Return the rule for the weights of a table in blocks."""
-    return source.total(_of_block).checked()
-
-
-def _of_block(block: Any, *arguments: Any) -> RowCounts:
-    return RowCounts.of(block_weight(arguments[-1], block))
 
 
 def all_or_nothing(fit: Callable[Concatenate[Fitted, P], Result]) -> Callable[Concatenate[Fitted, P], Result]:

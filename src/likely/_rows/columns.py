@@ -24,10 +24,8 @@ def each_column(X: Any) -> Iterator[Any]:
 
 def level_codes(column: Any) -> dict[Any, int] | None:
     """Return a code per level, whatever the order of rows; None for a column of numbers."""
-    if (
-        str(column.dtype).lower() not in ("category", "categorical", "enum", "bool", "boolean")
-        and _floats(column) is not None
-    ):
+    are_levels = str(column.dtype).lower().startswith(("categor", "enum", "bool"))
+    if not are_levels and _floats(column) is not None:
         return None
     try:
         levels = {value for value in set(np.asarray(column, dtype=object).tolist()) if not _missing(value)}
@@ -49,16 +47,14 @@ def as_numbers(column: Any) -> Array:
 def as_codes(column: Any, codes: dict[Any, int]) -> Array:
     """Return the code of each row's level, NaN where it is missing; the number of codes for an unknown level."""
     values = np.asarray(column, dtype=object).tolist()
-    found = np.array(list(map(codes.get, values)), dtype=np.float64)  # NaN for None
-    for row in np.flatnonzero(np.isnan(found)):
-        if not _missing(values[row]):
-            found[row] = len(codes)
-    return found
+    unknown = len(codes)
+    found = [codes[value] if value in codes else np.nan if _missing(value) else unknown for value in values]
+    return np.array(found, dtype=np.float64)
 
 
 def are_dates(column: Any) -> bool:
     """Whether a column holds times, also as Python's own dates, which pandas has no type for."""
-    dtype = str(getattr(column, "dtype", "")).lower()
+    dtype = str(column.dtype).lower()
     if dtype.startswith(("date", "timestamp")):
         return True
     return dtype == "object" and _from_dates(np.asarray(column)) is not None

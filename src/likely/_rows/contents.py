@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -141,20 +140,7 @@ def splits_of(number: Index) -> list[Split]:
     return [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in np.unique(number)]
 
 
-def split_by_content(X: Any, cv: int, strata: NDArray[Any] | None = None) -> list[Split]:
-    """Return the numbers of training and test rows of each fold of a table of any kind that scikit-learn takes.
-
-    The rows of a class (``strata``) with fewer distinct rows than folds are assigned one by one.
-    """
-    return splits_of(fold_numbers(row_keys(X), cv, strata=strata))
-
-
 def deal(n: int, cv: int, random: np.random.RandomState) -> list[NDArray[np.int64]]:
     """Return random folds of row numbers, for rows of which only the number is known."""
     dealt = random.permutation(n)
     return [dealt[k::cv] for k in range(min(cv, n))]
-
-
-def deals_itself(cv: Any) -> bool:
-    """Return whether ``cv`` leaves the assignment of rows to us: a number of folds, None, or ``"prefit"``."""
-    return cv is None or isinstance(cv, Integral | str)

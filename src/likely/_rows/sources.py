@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from likely._rows.stored_tables import Dask, Files, is_dask, is_files
-from likely._rows.stored_tables import Source as Source
-from likely._rows.stored_tables import drawn as drawn
-from likely._rows.stored_tables import is_one_file as is_one_file
-from likely._rows.stored_tables import names_files as names_files
+from likely._rows.stored_tables import Dask, Files, Source, drawn, is_dask, is_files, is_one_file, names_files
+
+__all__ = ["Source", "drawn", "is_files", "is_one_file", "names_files"]  # besides what is defined here
 
 _WIDE = ("logits", "features", "samples", "quantiles")  # arguments with several numbers per row; all others have one
 Arrays = dict[str, NDArray[Any]]
@@ -177,8 +175,7 @@ def spooled(main: str, X: Any, **others: Any) -> Spooled:
                     raise ValueError(f"blocks have {name} of different shapes, {like.shape[1:]} and {part.shape[1:]}")
                 spools[name].write(part.astype(like.dtype).tobytes())
         if not first:
-            weighted = "" if others.get("sample_weight") is None else " of positive weight"
-            raise ValueError(f"the table has no rows{weighted}")
+            raise ValueError("the table has no rows of positive weight")
         arguments = {main: None} | others
         for name, like in first.items():
             arguments[name] = np.memmap(spools[name], like.dtype, "r+").reshape(-1, *like.shape[1:])

@@ -36,7 +36,8 @@ class Source(ABC):
     names: list[str] | None = None  # of the columns; None of an array
     width: int  # number of columns
     paths: Sequence[str] = ()  # local files of the table
-    others: tuple[Any, ...] = ()  # further arguments of functions: columns by name, or a part for each block
+    columns: tuple[Any, ...] = ()  # of further arguments of functions: the names of their columns, or None
+    parts: tuple[Sequence[Any], ...] = ()  # a part for each block of those that are no columns
 
     @abstractmethod
     def run(self, call: Callable[..., T], parts: Sequence[Sequence[Any]]) -> Iterator[T]:
@@ -63,18 +64,14 @@ class Source(ABC):
         if names:
             source.names = [name for name in self.names or () if name not in names]
             source.width = len(source.names)
-        source.others = (*self.others, other if names else self.parts_of(other))
+        else:
+            source.parts = (*self.parts, self.parts_of(other))
+        source.columns = (*self.columns, other if names else None)
         return source
-
-    def bound(self, compute: Callable[..., T]) -> tuple[Callable[..., T], list[Sequence[Any]]]:
-        """Return a function of whole blocks and its further arguments."""
-        columns = [other if _names(other) else None for other in self.others]
-        return _OnBlock(compute, columns), [other for other in self.others if not _names(other)]
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """Yield ``compute(block, …)`` of every block, in the order of the rows."""
-        call, parts = self.bound(compute)
-        return self.run(call, [*parts, *beside])
+        return self.run(_OnBlock(compute, self.columns), [*self.parts, *beside])
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
         """Return the sum of ``compute(block, …)`` over all blocks."""
@@ -105,7 +102,7 @@ class _OnBlock:
     """A function that is given columns of its block as further arguments, where they have names."""
 
     compute: Callable[..., Any]
-    columns: list[Any]
+    columns: tuple[Any, ...]
 
     def __call__(self, block: Any, *arrays: Any) -> Any:
         block = block.read() if isinstance(block, Piece) else block
@@ -160,7 +157,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask array, frame or series."""
-    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
+    return hasattr(X, "to_delayed")
 
 
 class Dask(Source):
@@ -193,10 +190,10 @@ class Dask(Source):
         from dask.delayed import delayed
 
         is_array = hasattr(self.collection, "chunks")
-        call, parts = self.bound(compute if is_array else functools.partial(_indexed, compute))
+        call = _OnBlock(compute if is_array else functools.partial(_indexed, compute), self.columns)
         # In the graph only once, however many blocks there are: a fitted model may be large.
         shared = delayed(call, pure=False)
-        tasks = [shared(*arguments) for arguments in zip(self.blocks, *parts, strict=True)]
+        tasks = [shared(*arguments) for arguments in zip(self.blocks, *self.parts, strict=True)]
         if is_array:
             import dask.array as da
 
@@ -206,13 +203,12 @@ class Dask(Source):
         import dask.dataframe as dd
 
         # Nothing is computed: the type of the results is that of no rows.
-        empty = self.collection._meta
-        meta = _indexed(lambda _: none, empty)
+        meta = _indexed(lambda _: none, self.collection._meta)
         return dd.from_delayed(tasks, meta=meta, divisions=self.collection.divisions, verify_meta=False)
 
 
 def _blocks(X: Any) -> list[Any]:
-    if hasattr(X, "rechunk") and X.ndim > 1:  # an array, whose columns may be in several blocks
+    if hasattr(X, "rechunk"):  # an array, whose columns may be in several blocks
         X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
     return np.ravel(X.to_delayed()).tolist()
 
@@ -240,10 +236,9 @@ def _by_dask(call: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterat
 
 
 def is_files(X: Any) -> bool:
-    """Whether X names files, or is a pyarrow dataset."""
-    if isinstance(X, list | tuple):
-        return len(X) > 0 and all(isinstance(path, str | os.PathLike) for path in X)
-    return isinstance(X, str | os.PathLike) or hasattr(X, "get_fragments")
+    """Whether X names files."""
+    paths = X if isinstance(X, list | tuple) else [X]
+    return len(paths) > 0 and all(isinstance(path, str | os.PathLike) for path in paths)
 
 
 def is_one_file(data: Any) -> bool:
@@ -282,7 +277,7 @@ class Piece:
 
 
 class Files(Source):
-    """Parquet, Feather or CSV, read by pyarrow: a path, glob, URL, list of these, or dataset.
+    """Parquet, Feather or CSV, read by pyarrow: a path, glob or URL, or a list of these.
 
     Functions run in joblib's threads, or as ``joblib.parallel_config`` sets.
     """
@@ -290,11 +285,8 @@ class Files(Source):
     names: list[str]
 
     def __init__(self, X: Any) -> None:
-        if hasattr(X, "get_fragments"):
-            self.dataset, self.schema = X, X.schema
-        else:
-            self.dataset = _dataset(list(X) if isinstance(X, list | tuple) else [X])
-            self.schema = _schema(self.dataset)
+        self.dataset = _dataset(list(X) if isinstance(X, list | tuple) else [X])
+        self.schema = _schema(self.dataset)
         self.names, self.width = list(self.schema.names), len(self.schema.names)
         self.paths = [path for path in self.dataset.files if os.path.exists(path)]
 
@@ -356,8 +348,6 @@ def _dataset(paths: list[Any]) -> Any:
     found = [_found(os.fspath(path)) for path in paths]
     files = [file for _, some in found for file in some]
     kinds = {_kind(file): file for file in files}
-    if None in kinds:
-        raise ValueError(f"{kinds[None]} has no ending that is read by blocks: {', '.join(ENDINGS)}")
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(kinds.values())}: name those of one kind")
     form: Any = _kind(files[0])
@@ -385,12 +375,8 @@ def _found(path: str) -> tuple[Any, list[str]]:
 
     system, root = fsspec.core.url_to_fs(path)
     entries = [root] if system.exists(root) else sorted(system.glob(root))
-    files: list[str] = []
-    for entry in entries:
-        if system.isdir(entry):  # what is a file, not a pipe or a device
-            files += [file for file in system.find(entry) if _kind(file) and system.isfile(file)]
-        else:
-            files.append(entry)
+    # Not a pipe or a device.
+    files = [file for entry in entries for file in system.find(entry) if _kind(file) and system.isfile(file)]
     if not files:
         reason = f"holds no file that ends in {', '.join(ENDINGS)}" if entries else "does not exist"
         raise FileNotFoundError(f"{path} {reason}")
@@ -402,14 +388,12 @@ def _schema(dataset: Any) -> Any:
     import pyarrow as pa
 
     schema, (first, *others) = dataset.schema, dataset.get_fragments()
-    names = first.physical_schema.names
     for fragment in others:
         with _naming(fragment.path):
             own = fragment.physical_schema
         try:
-            for name in [*names, *own.names]:
-                if (name in names) != (name in own.names):
-                    raise ValueError(f"{name!r} is not there in {(fragment if name in names else first).path}")
+            for name in set(own.names).symmetric_difference(first.physical_schema.names):
+                raise ValueError(f"{name!r} is not there in {(first if name in own.names else fragment).path}")
             schema = pa.unify_schemas([schema, own], promote_options="permissive")
         except (TypeError, ValueError) as error:
             raise ValueError(f"{fragment.path} has other columns: {error}") from None

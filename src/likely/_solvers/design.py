@@ -12,7 +12,7 @@ from scipy import linalg, sparse
 from scipy.linalg import lapack
 from scipy.special import stdtrit
 
-from likely._rows.canonical import Table, in_units
+from likely._solvers.canonical import Table
 from likely._typing import Array, Index
 
 _MAX_GRAM_RATIO = 4  # maximum size of the Gram matrix relative to the table
@@ -34,10 +34,9 @@ class Design:
     y: Array
     rows: float
     live: Index  # the columns of X that are in x
-    mean: Array  # of every column of X over its unit, as is the deviation
+    mean: Array  # of every column of X, as is the deviation
     deviation: Array
     target: float
-    units: Array
     offset: Array | None = None
     weight: Array | None = None  # of the rows of a sparse table; those of a dense one are in its rows
     free: Free | None = None
@@ -148,7 +147,7 @@ class Design:
         return Distinct.of(self)
 
     def restored(self, coef: Array) -> tuple[Array, float]:
-        """Return the coefficients of the columns of X over their units, in the order of X, and the intercept."""
+        """Return the coefficients of the columns of X, in their order, and the intercept."""
         full = np.zeros(len(self.mean))
         full[self.live] = coef
         if self.free is not None:
@@ -158,7 +157,7 @@ class Design:
 
     def prepared(self, X: Any) -> Array:
         """Return new rows in the units of the fit."""
-        x = in_units(X[:, self.live], self.units[self.live])
+        x = X[:, self.live]
         x = np.asarray(x.todense()) if sparse.issparse(x) else x
         return (x - self.mean[self.live]) / self.deviation[self.live]
 
@@ -240,7 +239,6 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
     ``penalty`` multiplies each column's deviation, which divides the scale of its weight's prior; 0 is no prior.
     """
     x, y, total = table.x, table.y, float(table.weight.sum())
-    check_target(float(np.abs(y).max()))
     if sparse.issparse(x):
         return _sparse(table, total, fit_intercept, penalty)
     weight = None if (table.weight == 1).all() else table.weight
@@ -251,13 +249,7 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
         root = np.sqrt(weight)
         x *= root[:, None]
         y *= root
-    return centred_design(x, y, total, mean, target, table.units, fit_intercept, penalty)
-
-
-def check_target(largest: float) -> None:
-    """Raise an error for a target so large or so small that its squares exceed float64."""
-    if largest > 1e150 or 0 < largest < 1e-150:
-        raise ValueError(f"y is as large as {largest:.0e}, and its squares exceed float64: give y in other units")
+    return centred_design(x, y, total, mean, target, fit_intercept, penalty)
 
 
 def centred_design(
@@ -266,12 +258,10 @@ def centred_design(
     total: float,
     mean: Array,
     target: float,
-    units: Array,
     fit_intercept: bool,
     penalty: Array | None,
 ) -> Design:
     """Return the design of a centred table, or of any other whose columns and target have the same products."""
-    # The units of the table keep squares within float64.
     deviation, live = _usable(np.sqrt(np.einsum("ij,ij->j", x, x) / total), mean)
     free, spent = None, float(fit_intercept)
     if penalty is not None:
@@ -288,7 +278,7 @@ def centred_design(
     live, free = live[order], free and replace(free, columns=free.columns[:, order])
     x = x.T[live].T
     x /= deviation[live]
-    return Design(x, y, total, live, mean, deviation, target, units, free=free, spent=spent)
+    return Design(x, y, total, live, mean, deviation, target, free=free, spent=spent)
 
 
 def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | None) -> Design:
@@ -306,7 +296,7 @@ def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | No
     x = x[:, live]
     x.data /= np.repeat(deviation[live], np.diff(x.indptr))
     weight = None if (table.weight == 1).all() else table.weight
-    shared = x, y - target, total, live, mean, deviation, target, table.units
+    shared = x, y - target, total, live, mean, deviation, target
     return Design(*shared, offset=mean[live] / deviation[live], weight=weight, spent=float(fit_intercept))
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from likely._rows.blocks import row_blocks
-from likely._rows.canonical import units_of
-from likely._solvers.design import Design, centred_design, check_target
+from likely._solvers.canonical import check_sizes
+from likely._solvers.design import Design, centred_design
 from likely._typing import Array
 
 _MIN_ROWS = 8192  # rows that are factored at once, at least
@@ -23,7 +23,7 @@ _MIN_ROWS = 8192  # rows that are factored at once, at least
 
 @dataclass(frozen=True)
 class Factor:
-    """Rows of columns and, last, a target. The columns are in units of a power of two, one for ordinary sizes."""
+    """Rows of columns and, last, a target."""
 
     weight: float  # how many rows there are
     peak: Array  # the largest number of each column and of the target, without its sign
@@ -46,10 +46,7 @@ class Factor:
     def _of_few(cls, x: Array, y: Array, weight: Array | None) -> Factor:
         table = np.column_stack([x, y])
         peak = np.maximum(table.max(axis=0), -table.min(axis=0))
-        check_target(float(peak[-1]))
-        units = _units(peak)
-        if not (units == 1).all():
-            table /= units
+        check_sizes(np.maximum(peak, 1.0))  # numbers that are small here may be larger in other blocks
         mean = np.average(table, axis=0, weights=weight)
         table -= mean
         if weight is not None:
@@ -65,35 +62,20 @@ class Factor:
         if not self.weight or not other.weight:
             return self if self.weight else other
         peak, total = np.maximum(self.peak, other.peak), self.weight + other.weight
-        units = _units(peak)
-        (mean, root), (other_mean, other_root) = (factor._in_units(units) for factor in (self, other))
-        apart = other_mean - mean
+        apart = other.mean - self.mean
         between = math.sqrt(self.weight) * math.sqrt(other.weight / total) * apart
-        root = _triangular(np.vstack([root, other_root, between]))
-        return Factor(total, peak, mean + (other.weight / total) * apart, root)
+        root = _triangular(np.vstack([self.root, other.root, between]))
+        return Factor(total, peak, self.mean + (other.weight / total) * apart, root)
 
     def design(self, fit_intercept: bool, penalty: Array | None = None) -> Design:
         """Return the design of the columns and the target; see :func:`~likely._solvers.design.standardized`."""
-        check_target(float(self.peak[-1]))
+        check_sizes(self.peak)
         root, mean = self.root, self.mean
         if not fit_intercept:
             root = _triangular(np.vstack([root, math.sqrt(self.weight) * mean]))
             mean = np.zeros_like(mean)
         x, y = np.array(root[:, :-1], order="F"), root[:, -1].copy()
-        units = units_of(self.peak[:-1])
-        return centred_design(x, y, self.weight, mean[:-1], float(mean[-1]), units, fit_intercept, penalty)
-
-    def _in_units(self, units: Array) -> tuple[Array, Array]:
-        """Return the means and the factor in other units."""
-        present = _units(self.peak)
-        if (present == units).all():
-            return self.mean, self.root
-        ratio = np.where(self.peak > 0, present, 0.0) / units  # a column of zeros has no unit
-        return self.mean * ratio, self.root * ratio
-
-
-def _units(peak: Array) -> Array:
-    return np.append(units_of(peak[:-1]), 1.0)
+        return centred_design(x, y, self.weight, mean[:-1], float(mean[-1]), fit_intercept, penalty)
 
 
 def _triangular(table: Array) -> Array:

@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from likely._rows.blocks import Rows, like
-from likely._rows.checks import all_or_nothing, check_features
+from likely._rows.checks import all_or_nothing
 from likely._rows.contents import Keys, contents
 from likely._rows.sources import by_blocks, spooled
 from likely._typing import Array
-from likely.calibration._held_out import HeldOutRows, check_weight
+from likely.calibration._held_out import HeldOutRows, check_features, check_weight
 from likely.functional import softmax_nll
 
 Labels = NDArray[np.int64]
@@ -117,8 +117,10 @@ def check_labels(y: Any, logits: Rows) -> Labels:
     if labels.shape != (len(logits),):
         raise ValueError(f"y must hold one label per row, shape ({len(logits)},); got {labels.shape}")
     check_truths(labels, logits.shape[1])
-    if labels.dtype.kind not in "iubf" or not (labels == np.floor(labels)).all():
-        raise ValueError("y must hold class numbers 0, 1, …: encode labels with sklearn's LabelEncoder")
+    odd = labels != np.floor(labels) if labels.dtype.kind in "iubf" else np.ones(len(labels), dtype=bool)
+    for row in np.flatnonzero(odd):
+        wrong = f"and row {row} holds {labels[row]}: encode labels with sklearn's LabelEncoder"
+        raise ValueError(f"y must hold class numbers 0, 1, …, {wrong}")
     whole = labels.astype(np.int64)
     if whole.min() < 0 or whole.max() >= logits.shape[1]:
         raise ValueError(

@@ -7,6 +7,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, colu
 from torch.distributions import Distribution
 
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely._rows.contents import Split, deals_itself, split_by_content
+from likely._rows.contents import Split, fold_numbers, row_keys, splits_of
 from likely._rows.sources import by_blocks, is_source, refuse_blocks
 from likely._typing import Array
 from likely.calibration._calibrator import Calibrator, check_truths
@@ -81,7 +82,7 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             check_classification_targets(y)
         X, y = indexable(X, y if is_classifier(self) else y.astype(np.float64))
         weight = check_sample_weight(sample_weight, X)
-        if weight is not None and not weight.all() and deals_itself(self.cv):  # rows of weight zero are left out
+        if weight is not None and not weight.all() and _deals_itself(self.cv):  # rows of weight zero are left out
             counted = np.flatnonzero(weight)
             fit_params = _check_method_params(X, fit_params, counted)
             X, y, weight = _safe_indexing(X, counted), y[counted], weight[counted]
@@ -123,8 +124,9 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         targets, params = self._targets(y), self._fit_params(weight, fit_params)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
         folds = list(cv.split(X, y))
-        if deals_itself(self.cv):  # scikit-learn has checked for classes of too few rows
-            folds = split_by_content(X, cv.get_n_splits(), targets if is_classifier(self) else None)
+        if _deals_itself(self.cv):  # scikit-learn has checked for classes of too few rows
+            strata = targets if is_classifier(self) else None
+            folds = splits_of(fold_numbers(row_keys(X), cv.get_n_splits(), strata=strata))
         self._check_folds(targets, weight, folds)
         features = self._features(X, fit=True)
         fitted = Parallel(n_jobs=self.n_jobs)(delayed(_fit)(self.estimator, X, y, train, params) for train, _ in folds)
@@ -442,3 +444,8 @@ def mean_and_scale(estimator: Any, X: Any) -> tuple[Array, Array | None]:
     mean, scale = (np.asarray(part, dtype=np.float64) for part in estimator.predict(X, return_std=True))
     # A Gaussian process returns zero at a row it was trained on, which no factor can change.
     return mean, np.maximum(scale, max(1e-6 * scale.max(initial=0.0), np.finfo(np.float32).tiny))
+
+
+def _deals_itself(cv: Any) -> bool:
+    """Return whether ``cv`` leaves the assignment of rows to us: a number of folds, None, or ``"prefit"``."""
+    return cv is None or isinstance(cv, Integral | str)

@@ -80,6 +80,21 @@ def check_weight(sample_weight: Any, rows: Any) -> Array:
     return np.ones(len(rows)) if weight is None else weight
 
 
+def check_features(features: Any, n: int) -> Rows | None:
+    """Check every value of the features, block by block, and return them as rows."""
+    if features is None:
+        return None
+    array = features if isinstance(features, torch.Tensor) or hasattr(features, "dtype") else np.asarray(features)
+    if not isinstance(array, torch.Tensor) and array.dtype.kind != "f":
+        array = np.asarray(array, dtype=np.float64)
+    if array.ndim != 2 or len(array) != n:
+        raise ValueError(f"features must have the shape ({n}, d), d numbers for each row; got {tuple(array.shape)}")
+    rows = Rows(array)
+    if not all(bool(block.isfinite().all()) for _, block in rows.read()):
+        raise ValueError("features hold NaN or infinities: impute or clean them first")
+    return rows
+
+
 def _at(part: Any, rows: Any) -> Any:
     if part is None:
         return None

@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from likely._rows.blocks import Rows, like
-from likely._rows.checks import all_or_nothing, check_features
+from likely._rows.checks import all_or_nothing
 from likely._rows.contents import Keys, contents
 from likely._rows.sources import by_blocks, refuse_blocks, spooled
 from likely._solvers.evidence import Evaluate
 from likely._typing import Array
-from likely.calibration._held_out import HeldOutRows, check_weight
+from likely.calibration._held_out import HeldOutRows, check_features, check_weight
 from likely.calibration._row_factor import LINK
 from likely.likelihoods import LIKELIHOODS, Likelihood
 

@@ -44,75 +44,67 @@ Data = Annotated[
 Logits = Annotated[
     str | None, option("Name of the logits: an array, or columns.", "NAME", _CLASSIFIER, show_default="logits")
 ]
-Labels = Annotated[
-    str | None,
-    option("Name of the labels: numbers, or names of the logits' columns.", "NAME", _CLASSIFIER, show_default="labels"),
-]
 Mean = Annotated[str | None, option("Name of the means.", "NAME", _REGRESSOR, show_default="mean")]
 Scale = Annotated[str | None, option("Name of the scales.", "NAME", _REGRESSOR, show_default="scale")]
-Target = Annotated[str | None, option("Name of the targets.", "NAME", _REGRESSOR, show_default="target")]
 Features = Annotated[str | None, option("Name of the features.", "NAME", _BOTH, show_default="features")]
-Method = Annotated[
-    str,
-    option(
-        "Calibrator: auto tries several and takes the best. For a classifier: global, linear, feature, deep, vector, "
-        "matrix, platt or isotonic. For a regressor: global, linear, deep or isotonic. Join several by + to apply them "
-        "in turn: vector+feature.",
-        "NAME",
-    ),
-]
-Likelihood = Annotated[
-    str | None,
-    option("Distribution to predict: normal or laplace.", "NAME", _REGRESSOR, show_default="normal"),
-]
-Folds = Annotated[
-    int,
-    option("Number of folds of the cross-validation that scores the calibrator; 0 skips it.", "NUMBER", _SCORES, min=0),
-]
-RandomState = Annotated[int, seed_option(_SCORES)]
-ModelFile = Annotated[Path, option("File to write, JSON.", "FILE", dir_okay=False)]
-
-Model = Annotated[Path, typer.Argument(help="File that likely calibrate wrote.", metavar="MODEL")]
-Predictions = Annotated[Path, option("File to write: .npz, .csv or .parquet.", "FILE", dir_okay=False)]
-Coverage = Annotated[
-    float | None,
-    option("Probability that the intervals hold, between 0 and 1.", "SHARE", _REGRESSOR, show_default="0.9"),
-]
 
 
 def calibrate_command(
     data: Data,
-    out: ModelFile = Path("model.json"),
-    method: Method = "auto",
+    out: Annotated[Path, option("File to write, JSON.", "FILE", dir_okay=False)] = Path("model.json"),
+    method: Annotated[
+        str,
+        option(
+            "Calibrator: auto tries several and takes the best. For a classifier: global, linear, feature, deep, "
+            "vector, matrix, platt or isotonic. For a regressor: global, linear, deep or isotonic. Join several by + "
+            "to apply them in turn: vector+feature.",
+            "NAME",
+        ),
+    ] = "auto",
     logits: Logits = None,
-    labels: Labels = None,
+    labels: Annotated[
+        str | None,
+        option(
+            "Name of the labels: numbers, or names of the logits' columns.", "NAME", _CLASSIFIER, show_default="labels"
+        ),
+    ] = None,
     mean: Mean = None,
     scale: Scale = None,
-    target: Target = None,
+    target: Annotated[str | None, option("Name of the targets.", "NAME", _REGRESSOR, show_default="target")] = None,
     features: Features = None,
-    likelihood: Likelihood = None,
-    cv: Folds = 5,
-    random_state: RandomState = 0,
+    likelihood: Annotated[
+        str | None,
+        option("Distribution to predict: normal or laplace.", "NAME", _REGRESSOR, show_default="normal"),
+    ] = None,
+    cv: Annotated[
+        int,
+        option(
+            "Number of folds of the cross-validation that scores the calibrator; 0 skips it.", "NUMBER", _SCORES, min=0
+        ),
+    ] = 5,
+    random_state: Annotated[int, seed_option(_SCORES)] = 0,
 ) -> None:
     """Fit a calibrator and print its scores; the options are described in their help."""
     from likely.cli.fit import calibrate
 
-    of_regressor = {"mean": mean, "scale": scale, "target": target}
-    names = {"logits": logits, "labels": labels, **of_regressor, "features": features}
+    names = {"logits": logits, "labels": labels, "mean": mean, "scale": scale, "target": target, "features": features}
     with progress() as tell:
         about = calibrate(data, out, names, method, likelihood=likelihood, cv=cv, random_state=random_state, tell=tell)
     _print(about)
 
 
 def predict_command(
-    model: Model,
+    model: Annotated[Path, typer.Argument(help="File that likely calibrate wrote.", metavar="MODEL")],
     data: Data,
-    out: Predictions,
+    out: Annotated[Path, option("File to write: .npz, .csv or .parquet.", "FILE", dir_okay=False)],
     logits: Logits = None,
     mean: Mean = None,
     scale: Scale = None,
     features: Features = None,
-    coverage: Coverage = None,
+    coverage: Annotated[
+        float | None,
+        option("Probability that the intervals hold, between 0 and 1.", "SHARE", _REGRESSOR, show_default="0.9"),
+    ] = None,
 ) -> None:
     """Apply a calibrator and print its scores; the options are described in their help."""
     from likely.cli.predict import predict
@@ -128,14 +120,13 @@ def _print(about: dict[str, Any]) -> None:
 
 def _lines(about: dict[str, Any]) -> list[str]:
     """The printed lines: the data, the method, the scores, and the file written."""
-    width = "" if "classes" not in about else f", {about['classes']} classes"
-    width += f", {about['features']} features" if about["features"] else ""
+    width = "".join(f", {about[name]} {name}" for name in ("classes", "features") if about.get(name))
     lines = [f"{about['data']}: {about['rows']:,} rows{width}", f"method: {about['method']}"]
     if "chosen" in about:
         lines[-1] += f", which chose {'; '.join(about['chosen'])}"
     lines += [f"note: {note}" for note in about.get("notes", ())]
     if "after" in about:
-        first = about.get("before") or {}
+        first = about.get("before", {})
         lines += ["", f"{'':<18}{'before':>10}{'after':>10}"]
         for name, value in about["after"].items():
             old = _score(first[name]) if name in first else "–"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.special import softmax
 from sklearn.base import clone
@@ -96,7 +95,6 @@ def _made(method: str, outputs: Outputs, likelihood: str | None, random_state: i
 
 
 def _check_rows(outputs: Outputs, cv: int) -> None:
-    assert outputs.truth is not None
     if len(outputs) < max(2 * cv, 2):
         raise ValueError(f"there are {len(outputs)} rows, and {cv} folds need {2 * cv}: choose fewer with --cv")
     if outputs.task == "classification" and bool((outputs.truth == outputs.truth[0]).all()):
@@ -113,72 +111,60 @@ def _cross_validated(
     calibrator: Any, outputs: Outputs, cv: int, random_state: int, tell: Callable[[str, float], None]
 ) -> dict[str, Any]:
     """The scores before and after calibration, and the gain in NLL with its standard error."""
-    parts = []
+    before, after = _before(outputs, calibrator), None
     folds = KFold(cv, shuffle=True, random_state=random_state).split(outputs.predicted)
     for number, (train, held_out) in enumerate(folds, start=1):
         tell(f"fold {number} of {cv}", number / (1 + cv))
-        fitted = _fit(calibrator, outputs.rows(train))
-        parts.append(_after(fitted, outputs.rows(held_out)).set_index(held_out))
-    old, new = _before(outputs, calibrator), pd.concat(parts).sort_index()
-    scores: dict[str, Any] = {"after": _summary(new)}
-    if old is not None:
-        scores["before"] = _summary(old)
-        gains = (old["NLL"] - new["NLL"]).to_numpy(copy=True)
-        if np.isfinite(gains).all():  # infinite is the NLL of a label of probability zero
-            gain = held_out_gain(gains)
+        part = _after(_fit(calibrator, outputs.rows(train)), outputs.rows(held_out))
+        after = np.empty((len(outputs), part.shape[1])) if after is None else after
+        after[held_out] = part
+    new, summary = _scores(after, outputs)
+    scores: dict[str, Any] = {"after": summary}
+    if before is not None:
+        old, scores["before"] = _scores(before, outputs)
+        if np.isfinite(old - new).all():  # infinite is the NLL of a label of probability zero
+            gain = held_out_gain(old - new)
             scores["gain"] = {"NLL": gain.total / len(new), "error": gain.error / len(new)}
-    judged = f"Cross-validated: each row is scored by a fit to the other {cv - 1} of {cv} folds."
-    return scores | {"judged": judged}
+    scores["judged"] = f"Cross-validated: each row is scored by a fit to the other {cv - 1} of {cv} folds."
+    return scores
 
 
-def _before(outputs: Outputs, calibrator: Any) -> pd.DataFrame | None:
-    """Scores of the uncalibrated outputs; None for means without scales, which are not distributions."""
+def _before(outputs: Outputs, calibrator: Any) -> Any:
+    """The uncalibrated outputs as :func:`_after`; None for means without scales, which are not distributions."""
     predicted = np.asarray(outputs.predicted, dtype=np.float64)
     if isinstance(calibrator, Calibrator):
-        if calibrator.inputs == "probabilities":
-            predicted = np.log(np.maximum(predicted, np.finfo(np.float32).tiny))
-        return _of_logits(predicted, outputs.truth)
+        return np.log(np.maximum(predicted, np.finfo(np.float32).tiny)) if outputs.are_probabilities else predicted
     if outputs.scale is None:
         return None
     laplace = "laplace" in calibrator.get_params().values()
     family = torch.distributions.Laplace if laplace else torch.distributions.Normal
-    scale = np.asarray(outputs.scale, dtype=np.float64)
-    return _of_distribution(family(torch.as_tensor(predicted), torch.as_tensor(scale)), outputs.truth)
+    return _levels(family(torch.as_tensor(predicted), torch.as_tensor(outputs.scale).double()), outputs.truth)
 
 
-def _after(fitted: Any, outputs: Outputs) -> pd.DataFrame:
-    """Scores of a fitted calibrator on rows that are new to it."""
+def _after(fitted: Any, outputs: Outputs) -> Any:
+    """Logits of rows that are new to the calibrator, or of a regressor :func:`_levels`."""
     if isinstance(fitted, Calibrator):
-        return _of_logits(fitted.transform(outputs.predicted, outputs.features), outputs.truth)
-    return _of_distribution(fitted.distribution(outputs.predicted, outputs.scale, outputs.features), outputs.truth)
+        return np.asarray(fitted.transform(outputs.predicted, outputs.features), dtype=np.float64)
+    return _levels(fitted.distribution(outputs.predicted, outputs.scale, outputs.features), outputs.truth)
 
 
-def _of_logits(logits: Any, truth: Any) -> pd.DataFrame:
-    """By row: the NLL, the probability of the most probable class, and whether that class is right."""
-    labels = np.asarray(truth).astype(np.int64)
-    nll = negative_log_likelihood(labels, logits=logits, reduction="none")
-    probabilities = softmax(np.asarray(logits, dtype=np.float64), axis=1)
-    right = probabilities.argmax(1) == labels
-    return pd.DataFrame({"NLL": np.asarray(nll, np.float64), "confidence": probabilities.max(1), "right": right})
-
-
-def _of_distribution(distribution: Any, truth: Any) -> pd.DataFrame:
+def _levels(distribution: Any, truth: Any) -> Any:
     """By row: the NLL, and the CDF at the target, which is uniform if forecasts are calibrated."""
-    target = torch.as_tensor(np.asarray(truth, dtype=np.float64)).to(distribution.mean)
-    nll, level = -distribution.log_prob(target), distribution.cdf(target)
-    return pd.DataFrame({"NLL": nll.double().numpy(), "level": level.double().numpy()})
+    target = torch.as_tensor(truth).to(distribution.mean)
+    return torch.stack([-distribution.log_prob(target), distribution.cdf(target)], dim=1).double().numpy()
 
 
-def _summary(rows: pd.DataFrame) -> dict[str, float | None]:
-    """The scores of all rows, with None for infinity, which JSON does not have."""
-    scores = {"NLL": float(rows["NLL"].mean())}
-    if "right" in rows:
-        right = rows["right"].to_numpy(np.int64, copy=True)
-        scores["ECE"] = expected_calibration_error(right, rows["confidence"].to_numpy(copy=True), pos_label=1)
-        scores["accuracy"] = float(right.mean())
+def _scores(rows: Any, outputs: Outputs) -> tuple[Any, dict[str, float | None]]:
+    """The NLL of each row, and the scores of all, with None for infinity, which JSON does not have."""
+    if outputs.task == "classification":
+        labels = outputs.truth.astype(np.int64)
+        nll = np.asarray(negative_log_likelihood(labels, logits=rows, reduction="none"), np.float64)
+        scores = {"ECE": expected_calibration_error(labels, softmax(rows, axis=1))}
+        scores["accuracy"] = float((rows.argmax(1) == labels).mean())
     else:
-        level = rows["level"].to_numpy(copy=True)
+        nll, level = rows.T.copy()
         low = torch.zeros(len(level)).double()
-        scores["CAL"] = quantile_calibration_error(level, torch.distributions.Uniform(low, low + 1))
+        scores = {"CAL": quantile_calibration_error(level, torch.distributions.Uniform(low, low + 1))}
         scores[f"in {COVERAGE:.0%} interval"] = float((np.abs(level - 0.5) <= COVERAGE / 2).mean())
-    return {name: value if math.isfinite(value) else None for name, value in scores.items()}
+    scores = {"NLL": float(nll.mean())} | scores
+    return nll, {name: value if math.isfinite(value) else None for name, value in scores.items()}

@@ -19,7 +19,6 @@ VARIABLES = {
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG"),
     *("PYTORCH_ENABLE_MPS_FALLBACK", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "TRITON_INTERPRET"),
 }
-PRIVATE = {"LIKELY_DATA"}
 SOURCES = ("_kernels/location", "_kernels/softmax", "_kernels/head", "row_store/rule")
 ABSENT = "absent: torch's operations are used"
 
@@ -104,4 +103,4 @@ def _kernels() -> Section:
 def _environment() -> Section:
     """Our variables and those of `VARIABLES` that are set."""
     names = {name for name in os.environ if name.startswith("LIKELY_")} | (VARIABLES & set(os.environ))
-    return {name: os.environ[name] for name in sorted(names - PRIVATE)}
+    return {name: os.environ[name] for name in sorted(names - {"LIKELY_DATA"})}

@@ -16,15 +16,7 @@ from likely._rows.sources import Source, is_one_file, source_of
 
 Array = NDArray[Any]
 TASKS = {"classification": ("logits", "labels"), "regression": ("mean", "target")}  # the predictions and the truth
-USUAL = {  # names of arrays
-    "logits": ("logits", "probabilities", "probability"),
-    "labels": ("labels", "label"),
-    "mean": ("mean",),
-    "target": ("target", "y"),
-    "scale": ("scale",),
-    "features": ("features",),
-}
-
+ALSO = {"logits": ("probabilities", "probability"), "labels": ("label",), "target": ("y",)}  # other usual names
 
 Names = dict[str, str | None]  # that the command line gives to arrays; None where it gives none
 
@@ -44,12 +36,12 @@ class Outputs:
 
     predicted: Array  # logits, probabilities or means
     are_probabilities: bool
-    truth: Array | None
+    truth: Any  # an array; None where it is not read
     features: Array | None
     scale: Array | None
     task: str
-    notes: tuple[str, ...] = ()  # repairs that reading the file needed
-    class_names: tuple[str, ...] = ()  # of labels that are texts
+    notes: tuple[str, ...]  # repairs that reading the file needed
+    class_names: tuple[str, ...]  # of labels that are texts
 
     def __len__(self) -> int:
         return len(self.predicted)
@@ -61,11 +53,15 @@ class Outputs:
 
     def about(self, data: str) -> dict[str, Any]:
         """What is printed about the file."""
-        classes = {"classes": int(self.predicted.shape[1])} if self.task == "classification" else {}
-        features = 0 if self.features is None else int(self.features.shape[-1])
-        notes = {"notes": list(self.notes)} if self.notes else {}
-        named = {"class_names": list(self.class_names)} if self.class_names else {}
-        return {"data": data, "rows": len(self), **classes, **named, "features": features, **notes}
+        about = {
+            "data": data,
+            "rows": len(self),
+            "classes": self.predicted.shape[1] if self.task == "classification" else 0,
+            "class_names": list(self.class_names),
+            "features": 0 if self.features is None else int(self.features.shape[-1]),
+            "notes": list(self.notes),
+        }
+        return {name: value for name, value in about.items() if value or name == "features"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ class Arrays:
 
     def find(self, name: str, asked: str | None = None, *, needed: bool = False) -> Array | None:
         """The array named on the command line, else one with a usual name; else None, or an error if it is needed."""
-        for own in USUAL[name] if asked is None else (asked,):
+        for own in (name, *ALSO.get(name, ())) if asked is None else (asked,):
             if (values := self._named(own)) is not None:
                 return values
         if not (asked or needed):
@@ -116,8 +112,6 @@ class Arrays:
         for part in names:
             if part in self.repeated:
                 raise ValueError(f"{self.file} has more than one column named {part!r}: rename all but one of them")
-            if not single and self.arrays[part].dtype.kind not in "fiub":
-                raise ValueError(f"column {part!r} has values that are not numbers")
         if single:
             return self.arrays[name]
         return np.stack([self.arrays[part] for part in names], axis=1) if names else None
@@ -126,7 +120,7 @@ class Arrays:
         """The columns with this name and a number, sorted by number; an error if a number is missing."""
         pattern = re.compile(rf"{re.escape(name.removesuffix('s'))}s?[ _.-]?(\d+)")
         matches = [match for column in self.arrays if (match := pattern.fullmatch(column))]
-        by_number = {int(match[1]): match[0] for match in matches if self.arrays[match[0]].ndim == 1}
+        by_number = {int(match[1]): match[0] for match in matches}
         order = sorted(by_number)
         if order and (order[0] > 1 or order[-1] - order[0] >= len(order)):
             numbers = ", ".join(map(str, order[:12]))
@@ -165,8 +159,6 @@ def read_outputs(
             shown = f", such as {array.flat[0]!r}" if array.size else ""
             found = f"{array.dtype} of {_shape(array)}{shown}"
             raise ValueError(f"{name} must be numbers, one entry per row; found {found}")
-        if len(array) == 0:
-            raise ValueError(f"{name} have no rows")
         if len(array) != len(predicted):
             raise ValueError(
                 f"{name} are {_shape(array)}, but {prediction} {_shape(predicted)}: as many rows are needed"
@@ -176,13 +168,19 @@ def read_outputs(
     predicted = parts[prediction]
     shares = False
     if task == "classification":
-        _check_classes(predicted, parts.get(true))
+        if predicted.ndim == 1:
+            raise ValueError(
+                "logits have one number per row; for two classes give two columns: zeros and these numbers"
+            )
+        if predicted.ndim != 2:
+            raise ValueError(f"logits must be rows × classes, found {_shape(predicted)}")
         sums = predicted.sum(1, dtype=np.float64)
-        shares = bool((predicted >= 0).all()) and bool((np.abs(sums - 1) < 1e-2).all())
+        shares = bool((predicted >= 0).all() and (np.abs(sums - 1) < 1e-2).all())
         if class_names and not shares and bool(((predicted >= 0) & (predicted <= 1)).all()):
             raise ValueError(f"the columns {', '.join(class_names)} do not sum to one: list all classes by --logits")
-    scale, features = parts.get("scale"), parts["features"]
-    return Outputs(predicted, shares, parts.get(true), features, scale, task, arrays.notes, class_names)
+    return Outputs(
+        predicted, shares, parts.get(true), parts["features"], parts.get("scale"), task, arrays.notes, class_names
+    )
 
 
 def _class_names(arrays: Arrays, names: Names) -> tuple[str, ...]:
@@ -199,22 +197,6 @@ def _task(arrays: Arrays) -> str:
     if has_logits and has_mean:
         raise ValueError(f"{arrays.file} has logits and means: name those to calibrate, by --logits or --mean")
     return "regression" if has_mean else "classification"
-
-
-def _check_classes(logits: Array, labels: Array | None) -> None:
-    if logits.ndim == 1:
-        raise ValueError("logits have one number per row; for two classes give two columns: zeros and these numbers")
-    if logits.ndim != 2:
-        raise ValueError(f"logits must be rows × classes, found {_shape(logits)}")
-    if labels is None:
-        return
-    if labels.ndim != 1:
-        raise ValueError(f"labels must be one class number per row, found {_shape(labels)}")
-    wrong = np.flatnonzero(~np.isfinite(labels) | (labels != np.floor(labels)))
-    if len(wrong):
-        raise ValueError(
-            f"labels must be whole numbers: row {wrong[0]} has {labels[wrong[0]]} ({len(wrong)} such rows)"
-        )
 
 
 def _column(column: Any) -> Array:

@@ -17,21 +17,14 @@ from likely._rows.reading.read_table import source_name
 from likely.calibration import Calibrator, load_with_notes, needs
 from likely.cli.outputs import Names, Outputs, check_output, read_outputs, several_files, task_of
 
-ENDINGS = (".npz", ".csv", ".parquet")
-
 
 def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage: float | None) -> dict[str, Any]:
     """Apply a calibrator to the outputs in a file, and write its predictions; return what is printed."""
     ending = out.suffix.lower()
-    if coverage is not None and not 0 < coverage < 1:
-        raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
-    if ending not in ENDINGS:
-        raise ValueError(f"--out must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {out.name}")
     source = several_files(data)
-    if source and ending != ".parquet":
-        raise ValueError(
-            f"predictions for several files are written as Parquet: --out must end in .parquet, got {out.name}"
-        )
+    endings = (".parquet",) if source else (".npz", ".csv", ".parquet")
+    if ending not in endings:
+        raise ValueError(f"--out must end in {' or '.join(endings)}, got {out.name}")
     check_output(out, {"MODEL": model, "DATA": data}, source)
     fitted, notes = load_with_notes(model)
     listed: Any = notes.get("class_names") if isinstance(notes, dict) else None
@@ -64,7 +57,7 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
         if not abouts:
             raise ValueError(f"{source_name(data)} has no rows")
     rows = sum(about["rows"] for about in abouts)
-    return abouts[0] | {"rows": rows, "method": type(predictor.fitted).__name__, "out": str(out)}
+    return {**abouts[0], "rows": rows, "method": type(fitted).__name__, "out": str(out)}
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,7 @@ class _Predictor:
     data: Path
     names: Names
     coverage: float
-    class_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...]
 
     @property
     def task(self) -> str:
@@ -88,21 +81,15 @@ class _Predictor:
             self.data, self.names, task=self.task, truth=False, table=block, class_names=self.class_names
         )
         arrays = self._arrays(self._needed(outputs))
-        for name, array in arrays.items():  # a CSV would show NaN as an empty cell
-            rows = np.flatnonzero((array != array).reshape(len(array), -1).any(1))
-            if len(rows):
-                raise ValueError(
-                    f"{self.model} predicts NaN as {name} of row {rows[0]} ({len(rows)} such rows): nothing is written"
-                )
+        for name, array in arrays.items():
+            if pd.isna(array).any():  # a CSV would show an empty cell
+                raise ValueError(f"{self.model} predicts NaN as {name}: nothing is written")
         return arrays, outputs.about(source_name(self.data))
 
     def _needed(self, outputs: Outputs) -> Outputs:
         """The outputs that the model reads; an error where one is missing."""
         wanted, data = needs(self.fitted), source_name(self.data)
         if self.task == "classification":
-            if outputs.predicted.shape[1] != wanted["classes"]:
-                has = f"{data} has {outputs.predicted.shape[1]}"
-                raise ValueError(f"{self.model} was fitted to {wanted['classes']} classes, {has}")
             inputs = "probabilities" if outputs.are_probabilities else "logits"
             if wanted["inputs"] != inputs:
                 raise ValueError(f"{self.model} was fitted to {wanted['inputs']}, and {data} has {inputs}")
@@ -131,5 +118,5 @@ def _columns(arrays: dict[str, Any], class_names: tuple[str, ...]) -> dict[str, 
     """One column per number of a row."""
     columns = dict(arrays)
     for k, column in enumerate(columns.pop("probabilities", np.empty((0, 0))).T):
-        columns[f"probability_{class_names[k] if class_names else k}"] = np.ascontiguousarray(column)
+        columns[f"probability_{class_names[k] if class_names else k}"] = column
     return columns

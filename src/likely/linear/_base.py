@@ -1,4 +1,4 @@
-"""Base classes of linear models: checks, units, lines, and predictions with their uncertainty."""
+"""Base classes of linear models: checks, and predictions with their uncertainty."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Distribution, Normal
 
-from likely._rows.canonical import Line, Table, canonical
-from likely._rows.checks import RowCounts, all_or_nothing, block_weight, check_sample_weight, counts_of
+from likely._rows.checks import RowCounts, all_or_nothing, block_weight, check_sample_weight
 from likely._rows.sources import Source, by_blocks, is_source, source_of
+from likely._solvers.canonical import Table, canonical
 from likely._solvers.design import Design, Posterior, standardized
 from likely._solvers.factor import Factor
 from likely._typing import Array
@@ -24,7 +24,6 @@ class LinearModel(BaseEstimator):
     """Base of all linear models. Subclasses write ``_fit``."""
 
     _least = 1  # minimum number of rows
-    _line: Line
     coef_: Array
 
     @all_or_nothing
@@ -66,7 +65,6 @@ class LinearRegressor(RegressorMixin, LinearModel):
         options: dict[str, Any] = {"accept_sparse": accept, "accept_large_sparse": False, "y_numeric": True}
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least, **options)
         self._learn(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))
-        self.coef_ = self._line.coef
 
     @by_blocks(arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -81,7 +79,7 @@ class LinearRegressor(RegressorMixin, LinearModel):
             computed yet.
         """
         X = self._checked_rows(X)
-        mean = self._line(X, self.coef_) + self.intercept_
+        mean = X @ self.coef_ + self.intercept_
         return (mean, self._deviation(X)) if return_std else mean
 
     def _checked_rows(self, X: Any) -> Any:
@@ -124,17 +122,15 @@ class DynamicLinearModel(LinearRegressor):
         summary = summarised(self, source, y, sample_weight, self._least)
         summary.name_features(self)
         self._learn_design(summary.factor.design(self.fit_intercept, self._check_penalty_weights(summary.columns)))
-        self.coef_ = self._line.coef
 
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         penalty = self._check_penalty_weights(X.shape[1])
         self._learn_design(standardized(canonical(X, y, weight), self.fit_intercept, penalty))
 
     def _learn_design(self, design: Design) -> None:
-        slope, self.intercept_ = design.restored(self._solve(design))
+        self.coef_, self.intercept_ = design.restored(self._solve(design))
         # Stored are the units of the fit, for new rows; the table itself is released.
         self._design = replace(design, x=np.zeros((0, design.shape[1])), y=np.zeros(0), offset=None, weight=None)
-        self._line = Line.of(slope, design.units)
 
     def _solve(self, design: Design) -> Array:
         raise TypeError("use one of the estimators in likely.linear")
@@ -257,7 +253,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     def _logits(self, X: Any) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self._line(X, self.coef_) + self.intercept_
+        return X @ self.coef_.T + self.intercept_
 
 
 @dataclass(frozen=True)
@@ -316,8 +312,13 @@ def summarised(estimator: Any, source: Source, y: Any, sample_weight: Any, least
     source, counts = source.with_columns(y), None
     if sample_weight is not None:
         source = source.with_columns(sample_weight)
-        counts = counts_of(source)
+        counts = source.total(_row_counts).checked()
     summary = source.total(_BlockSummary(clone(estimator), counts))
     if summary.rows < least:
         raise ValueError(f"the table has {summary.rows} rows, and at least {least} are needed")
     return summary
+
+
+def _row_counts(block: Any, *beside: Any) -> RowCounts:
+    """The statistics of a block's weights, which come last."""
+    return RowCounts.of(block_weight(beside[-1], block))

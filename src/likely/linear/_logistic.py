@@ -13,8 +13,8 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely._rows.canonical import Line, Table
 from likely._rows.sources import by_blocks
+from likely._solvers.canonical import Table
 from likely._solvers.design import Design, standardized
 from likely._solvers.evidence import fit_linear
 from likely._solvers.sparse import PATIENCE, STEP, solve_lasso
@@ -70,9 +70,9 @@ class DynamicLogisticRegression(LinearClassifier):
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         one_against_rest = [replace(table, y=(table.y == k).astype(np.float64)) for k in positive]
         fits = [fit(binary, self.fit_intercept, self.max_iter) for binary in one_against_rest]
-        slopes, self.intercept_, self.prior_scale_, self.n_iter_ = (np.array(part) for part in zip(*fits, strict=True))
-        self._line = Line.of(slopes, table.units)
-        self.coef_ = self._line.coef
+        self.coef_, self.intercept_, self.prior_scale_, self.n_iter_ = (
+            np.array(part) for part in zip(*fits, strict=True)
+        )
 
     @by_blocks(width=classes_of)
     def predict_proba(self, X: Any) -> Any:
@@ -94,7 +94,7 @@ class DynamicLogisticRegression(LinearClassifier):
         return p / p.sum(1, keepdims=True)
 
 
-_Fit = tuple[Array, float, float, int]  # slopes of columns over their units, intercept, scale of the prior, steps
+_Fit = tuple[Array, float, float, int]  # slopes, intercept, scale of the prior, steps
 
 
 def _fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely._rows.canonical import Line, Table, column_order
 from likely._rows.columns import mean_and_deviation, median, middle_and_spread
 from likely._rows.sources import by_blocks
+from likely._solvers.canonical import Table, column_order
 from likely._solvers.evidence import fit_linear
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Index
@@ -89,11 +89,9 @@ class RobustLogisticRegression(LinearClassifier):
         # The median row has temperature one; the others are relative to it.
         typical = float(median(table.x @ slopes, table.weight))
         lines = lines * math.exp(float(middle @ slopes) - typical)
-        self._temperature_line = Line.of(slopes, table.units)
-        self.temperature_coef_, self.temperature_intercept_ = self._temperature_line.coef, -typical
-        self._line = Line.of(lines[:, :-1] / spread, table.units)
-        self.coef_ = self._line.coef
-        self.intercept_ = lines[:, -1] - lines[:, :-1] / spread @ middle
+        self.temperature_coef_, self.temperature_intercept_ = slopes, -typical
+        self.coef_ = lines[:, :-1] / spread
+        self.intercept_ = lines[:, -1] - self.coef_ @ middle
         self.weights_ = 1 / self._temperature(X)
 
     @by_blocks()
@@ -110,7 +108,7 @@ class RobustLogisticRegression(LinearClassifier):
         return self._temperature(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _temperature(self, X: Array) -> Array:
-        log_temperature = self._temperature_line(X, self.temperature_coef_) + self.temperature_intercept_
+        log_temperature = X @ self.temperature_coef_ + self.temperature_intercept_
         # No row is trusted more than a typical one: log T is unbounded, and distant rows would get T near zero or ∞.
         return np.exp(np.clip(log_temperature, 0.0, _MAX_LOG_TEMPERATURE))
 

@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._rows.canonical import canonical, column_units
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.columns import median
 from likely._rows.sources import by_blocks
+from likely._solvers.canonical import canonical
 from likely._solvers.reweighting import row_precision
 from likely._typing import Array
 from likely.linear._base import require_rows_in_memory
@@ -72,7 +72,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     components_: Array
     mean_: Array
     scale_: float
-    _unit: float
     _varying: int  # number of columns that are not constant: the others have no residuals
     n_components_: int
     n_features_in_: int
@@ -103,7 +102,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         require_rows_in_memory(self, X)
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self._check_parameters(*X.shape)
-        self._unit = float(column_units(X.reshape(-1, 1))[0])  # one for all columns: their units matter here
         x, count = self._distinct(X, check_sample_weight(sample_weight, X))
         self._varying = int((np.ptp(x, axis=0) > 0).sum())
         best = self._best(x, count)
@@ -123,9 +121,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise ValueError(f"df must be positive, got {self.df}")
 
     def _distinct(self, X: Array, weight: Array | None) -> tuple[Array, Array]:
-        """Return distinct rows in units of the table's size, and how often each occurs."""
-        table = canonical(X / self._unit, np.zeros(len(X)), weight)
-        return table.x * table.units, table.weight
+        """Return distinct rows, and how often each occurs."""
+        table = canonical(X, np.zeros(len(X)), weight)
+        return table.x, table.weight
 
     def _best(self, x: Array, count: Array) -> _Subspace:
         """Return the fit, of those from two starts, with the smallest residuals of a majority."""
@@ -138,10 +136,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         turned = best.components[order]
         self.components_ = turned * _signs(turned)[:, None]
         self.explained_variance_ratio_ = variance[order] / total if total else np.zeros(len(order))
-        with np.errstate(over="ignore"):
-            self.explained_variance_ = variance[order] * self._unit * self._unit
+        self.explained_variance_ = variance[order]
         self.n_components_ = len(order)
-        self.mean_, self.scale_, self.n_iter_ = best.mean * self._unit, best.scale * self._unit, best.n_iter
+        self.mean_, self.scale_, self.n_iter_ = best.mean, best.scale, best.n_iter
 
     @by_blocks(width=lambda pca: pca.n_components_)
     def transform(self, X: Any) -> Any:
@@ -182,8 +179,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        typical = self.df * (self.scale_ / self._unit) ** 2
-        return self._unit * np.sqrt((typical + self._squares(X)) / (self.df + self._left_over))
+        typical = self.df * self.scale_**2
+        return np.sqrt((typical + self._squares(X)) / (self.df + self._left_over))
 
     def outlier_score(self, X: Any) -> Any:
         """Return the scale of each row as its score; higher means more of an outlier.
@@ -205,8 +202,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return max(0, self._varying - int(self.n_components))
 
     def _squares(self, X: Array) -> Array:
-        """Return the squared length of each row's residual from the subspace, in units of the table's size."""
-        return _squared_distances(X / self._unit, self.mean_ / self._unit, self.components_)
+        """Return the squared length of each row's residual from the subspace."""
+        return _squared_distances(X, self.mean_, self.components_)
 
     def _trust(self, squares: Array, fit: _Subspace) -> Array:
         """Return the weight of rows with these squared residuals."""

@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
-from likely._rows.canonical import Line
 from likely._rows.sources import by_blocks
 from likely._typing import Array
 from likely.linear._base import LinearRegressor, in_memory
@@ -137,12 +136,12 @@ class RobustLinearRegression(LinearRegressor):
             self.df_ = fitted.df
         else:
             self._learned_line(fitted, rows, fitted.scale)
-        self._line, self.intercept_ = rows.restored(fitted.beta)
+        self.coef_, self.intercept_ = rows.restored(fitted.beta)
         self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
 
     def _trust(self, rows: RobustRows, fitted: _Fit, X: Array, y: Array) -> Array:
         """Return the trust in each row, rows of weight zero included."""
-        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / rows.spread[-1]
+        residuals = (y - X @ self.coef_ - self.intercept_) / rows.spread[-1]
         return fitted.trust(residuals, self._features(rows.prepared(X, y)))
 
     def _deviation(self, X: Any) -> Array:
@@ -204,7 +203,7 @@ class RobustLinearRegression(LinearRegressor):
         check_is_fitted(self)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         scale = self._scales(X) if self.scale == "mixture" else self.scale_
-        return self.density_.nll(y - self._line(X, self.coef_) - self.intercept_, scale)
+        return self.density_.nll(y - X @ self.coef_ - self.intercept_, scale)
 
     def _scales(self, X: Array) -> Array:
         """Return the scale of each row, given its inputs."""
@@ -214,7 +213,7 @@ class RobustLinearRegression(LinearRegressor):
             )
         if not hasattr(self, "scale_coef_"):
             return np.full(len(X), self.scale_)
-        return np.exp(np.clip(self._scale_line(X, self.scale_coef_) + self.scale_intercept_, -700, 700))
+        return np.exp(np.clip(X @ self.scale_coef_ + self.scale_intercept_, -700, 700))
 
     def _checked(self) -> Density:
         if self.scale not in SCALES:
@@ -232,8 +231,6 @@ class RobustLinearRegression(LinearRegressor):
     def _learned_line(self, fitted: PredictedScales, rows: RobustRows, scale: float) -> None:
         """Store log σ as a line in the units of the table, where ``scale`` is the median scale."""
         spread, middle = (self._features(part[None])[0] for part in (rows.spread, rows.middle))
-        slope = fitted.slopes / spread
-        self._scale_line = Line.of(slope, np.append(rows.units, 1.0)[: len(slope)])
-        self.scale_coef_ = self._scale_line.coef
+        self.scale_coef_ = fitted.slopes / spread
         level = math.log(scale / fitted.scale) + math.log(rows.spread[-1]) + fitted.offset
-        self.scale_intercept_ = float(level - middle @ slope)
+        self.scale_intercept_ = float(level - middle @ self.scale_coef_)

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.random import RandomState
 
-from likely._rows.canonical import Line, canonical, column_units, in_units
 from likely._rows.columns import median, middle_and_spread
+from likely._solvers.canonical import canonical
 from likely._typing import Array, Index
 
 TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
@@ -24,41 +24,37 @@ class RobustRows:
     columns: Array
     y: Array
     weight: Array
-    middle: Array  # of the columns over their units and, last, of the target; zeros without an intercept
+    middle: Array  # of the columns and, last, of the target; zeros without an intercept
     spread: Array
     intercept: bool
-    units: Array  # of the columns
     turn: Array | None  # from coefficients of ``x`` to those of the columns, where some of these depend on others
 
     @classmethod
     def of(cls, X: Array, y: Array, weight: Array | None, intercept: bool) -> RobustRows:
         """The distinct rows of positive weight."""
         distinct = canonical(X, y, weight)
-        unit = float(column_units(distinct.y[:, None])[0])
-        table = np.column_stack([distinct.x, distinct.y / unit])
+        table = np.column_stack([distinct.x, distinct.y])
         middle, spread = middle_and_spread(table, distinct.weight, about_zero=not intercept)
         table = (table - middle) / spread
         ones = np.ones((len(table), 1 if intercept else 0))
-        middle[-1], spread[-1] = middle[-1] * unit, spread[-1] * unit
         columns, y = table[:, :-1], table[:, -1]
         x = np.hstack([columns, ones])
         turn = _independent(x)
         x = x if turn is None else x @ turn
-        return cls(x, columns, y, distinct.weight, middle, spread, intercept, distinct.units, turn)
+        return cls(x, columns, y, distinct.weight, middle, spread, intercept, turn)
 
     def prepared(self, X: Array, y: Array) -> Array:
         """Return any rows in these units: columns and, last, target."""
-        columns = (in_units(X, self.units) - self.middle[:-1]) / self.spread[:-1]
+        columns = (X - self.middle[:-1]) / self.spread[:-1]
         return np.column_stack([columns, (y - self.middle[-1]) / self.spread[-1]])
 
-    def restored(self, beta: Array) -> tuple[Line, float]:
-        """Return the line and its intercept in the units of the original table."""
+    def restored(self, beta: Array) -> tuple[Array, float]:
+        """Return the slopes and the intercept in the units of the original table."""
         beta = beta if self.turn is None else self.turn @ beta
         slope = beta[: len(self.spread) - 1] * self.spread[-1] / self.spread[:-1]
-        line = Line.of(slope, self.units)
         if not self.intercept:
-            return line, 0.0
-        return line, float(self.middle[-1] + self.spread[-1] * beta[-1] - slope @ self.middle[:-1])
+            return slope, 0.0
+        return slope, float(self.middle[-1] + self.spread[-1] * beta[-1] - slope @ self.middle[:-1])
 
     def some(self, index: Index) -> RobustRows:
         """Return some of the rows, in the same units."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from likely._files import loading
 from likely._rows.reading.table import Table, mend_text, read_header
 from likely._rows.reading.text import read_text
-from likely._rows.sources import is_one_file, source_of
+from likely._rows.sources import is_files, is_one_file, source_of
 
 _TEXT, _ARROW = (".csv", ".tsv", ".txt"), (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 
@@ -35,9 +35,9 @@ def read_table(data: Any) -> Table:
         header = read_header(frame.columns)
         frame = mend_text(frame.set_axis(header.names, axis=1).reset_index(drop=True))
         table = Table(frame, source_name(data), header.notes, path=path, repeated=header.repeated)
-    if not len(table.frame.columns):
+    if table.frame.columns.empty:
         raise ValueError(f"{table.name} has no columns")
-    if not len(table.frame):
+    if table.frame.empty:
         raise ValueError(f"{table.name} has a header and no rows")
     return table
 
@@ -48,11 +48,11 @@ def source_name(data: Any) -> str:
     >>> source_name("data/*.parquet"), source_name(["a.csv", "b.csv"]), source_name({"a": [1]})
     ('*.parquet', 'a.csv and 1 more', 'the data')
     """
-    if isinstance(data, str | os.PathLike):
-        return Path(data).name or os.fspath(data)
-    paths = data if isinstance(data, list | tuple) and all(isinstance(path, str | os.PathLike) for path in data) else ()
+    if not is_files(data):
+        return "the data"
+    paths = data if isinstance(data, list | tuple) else [data]
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"{Path(paths[0]).name}{more}" if paths else "the data"
+    return f"{Path(paths[0]).name or os.fspath(paths[0])}{more}"
 
 
 def read_array(source: Any, name: str) -> NDArray[Any]:

@@ -18,44 +18,16 @@ from scipy import sparse
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
 
-MAX_ORDINARY = 1e75  # columns whose largest number is between 1/this and this keep their units
+_LARGEST = 1e75  # products of squares of larger numbers, or of smaller ones than its inverse, exceed float64
 
 
 @dataclass(frozen=True)
 class Table:
     """Distinct rows of positive weight, in the order of their targets."""
 
-    x: Any  # columns of X over their units
+    x: Any
     y: Array
     weight: Array  # how many rows of X each row stands for
-    units: Array  # a power of two, one for columns of ordinary size
-
-
-@dataclass(frozen=True)
-class Line:
-    """Coefficients of scaled columns, where those of X may exceed float64."""
-
-    slope: Array  # of shape (columns,) or (lines, columns), for columns over their units
-    units: Array
-
-    @classmethod
-    def of(cls, slope: Array, units: Array) -> Line:
-        """Return the line; columns with a coefficient of zero keep the units of X."""
-        read = slope.any(axis=0) if slope.ndim == 2 else slope != 0
-        return cls(slope, np.where(read, units, 1.0))
-
-    @property
-    def coef(self) -> Array:
-        """The coefficients of the columns of X; infinite where no float64 is large enough."""
-        with np.errstate(over="ignore"):
-            coef: Array = self.slope / self.units
-        return coef
-
-    def __call__(self, X: Any, coef: Array) -> Array:
-        """Return X times the coefficients; ``coef`` are those of the columns of X."""
-        if (self.units == 1).all():
-            return X @ coef.T
-        return in_units(X, self.units) @ self.slope.T
 
 
 def canonical(X: Any, y: Array, weight: Array | None) -> Table:
@@ -64,44 +36,28 @@ def canonical(X: Any, y: Array, weight: Array | None) -> Table:
     if not weight.all():
         weighted = weight > 0
         X, y, weight = X[weighted], y[weighted], weight[weighted]
-    units = column_units(X)
-    x, y = in_units(X, units), y + 0.0  # without negative zeros
+    peak = abs(X).max(axis=0)
+    check_sizes(np.append(peak.toarray() if sparse.issparse(X) else peak, np.abs(y).max()))
+    y = y + 0.0  # without negative zeros
     rows = np.argsort(y)
-    if sparse.issparse(x) or _is_new(y[rows]).all():
-        return Table(x[rows], y[rows], weight[rows], units)
-    x = x + 0.0
+    if sparse.issparse(X) or _is_new(y[rows]).all():
+        return Table(X[rows], y[rows], weight[rows])
+    x = X + 0.0
     # Rows are sorted by the columns most correlated with the target, whatever the order of the columns.
     order = column_order(x, y, weight)
     rows, first = _sorted_rows(x[:, order], y)
     if len(first) == len(rows):
-        return Table(x[rows], y[rows], weight[rows], units)
-    return Table(x[rows[first]], y[rows[first]], np.add.reduceat(weight[rows], first), units)
+        return Table(x[rows], y[rows], weight[rows])
+    return Table(x[rows[first]], y[rows[first]], np.add.reduceat(weight[rows], first))
 
 
-def column_units(X: Any) -> Array:
-    """Return the power of two below the largest number of each column whose squares would exceed float64, else 1."""
-    if sparse.issparse(X):
-        return units_of(abs(X).max(axis=0).toarray().ravel())
-    return units_of(np.maximum(X.max(axis=0), -X.min(axis=0)))
-
-
-def units_of(peak: Array) -> Array:
-    """Return the units of columns with these largest absolute values."""
-    extreme = (peak > 0) & ~((peak > 1 / MAX_ORDINARY) & (peak < MAX_ORDINARY))
-    units = np.ones(len(peak))
-    units[extreme] = np.ldexp(1.0, np.frexp(peak[extreme])[1] - 1)
-    return units
-
-
-def in_units(X: Any, units: Array) -> Any:
-    """Return X with each column over its unit."""
-    if (units == 1).all():
-        return X
-    if sparse.issparse(X):
-        X = sparse.csr_array(X, copy=True)
-        X.data = X.data / units[X.indices]
-        return X
-    return X / units
+def check_sizes(peak: Array) -> None:
+    """Raise an error for columns, the target last, whose squares exceed float64 by these largest sizes."""
+    for column in np.flatnonzero((peak > _LARGEST) | ((peak > 0) & (peak < 1 / _LARGEST))):
+        name = "y" if column == len(peak) - 1 else f"column {column} of X"
+        raise ValueError(
+            f"{name} is as large as {peak[column]:.0e}, and its squares exceed float64: give {name} in other units"
+        )
 
 
 def column_order(x: Array, y: Array, weight: Array) -> Index:
