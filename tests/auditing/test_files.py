@@ -115,6 +115,13 @@ def test_marked_encodings_are_read_whole_or_refused(tmp_path: Path, encoding: st
             read_table(tmp_path / "a.csv")
 
 
+def test_one_bad_byte_does_not_garble_all_of_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("name,n\nZoë,1\nJosé,2\n".encode() + b"Ren\xe9,3\n")
+    table = read_table(tmp_path / "a.csv")
+    assert table.frame["name"].tolist() == ["Zoë", "José", "Ren\ufffd"]
+    assert "in 1 line" in table.notes[0]
+
+
 def test_a_quote_in_the_last_row_that_is_never_closed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.csv: .*EOF inside string starting at row 200"):
         read_table(text(tmp_path / "a.csv", lines([*ROWS[:-1], '3,4,"x'])))

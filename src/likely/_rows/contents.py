@@ -27,9 +27,8 @@ def contents(*tables: Rows | None, rounded: bool = False) -> Keys:
 
     Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
     """
-    parts = [_keys_of(table, rounded) for table in tables if table is not None]
-    keys = parts[0]
-    for part in parts[1:]:
+    keys, *parts = [_keys_of(table, rounded) for table in tables if table is not None]
+    for part in parts:
         keys = mixed(keys) + part
     return keys
 
@@ -55,8 +54,7 @@ def frame_keys(frame: Any) -> Keys:
 
 def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
     """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too."""
-    draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
-    factors = 2 * draw + 1
+    factors = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64) | 1  # odd
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
     for rows in row_blocks(*table.shape):
         numbers = np.ascontiguousarray(table[rows], dtype=np.float64) + 0.0

@@ -62,7 +62,7 @@ def readable(text: str) -> str:
     >>> readable("größe 😀"), readable("half \ud83d")
     ('größe 😀', 'half \\ud83d')
     """
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def mend_text(frame: pd.DataFrame) -> pd.DataFrame:

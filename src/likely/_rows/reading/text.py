@@ -6,7 +6,6 @@ whole numbers it rounds, decimal commas) is mended after that.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import functools
 import gzip
@@ -48,9 +47,9 @@ _PLAIN = rf"{_POINT}|{ISO_DATE}|(?i:true|false)"
 def read_text(path: Path) -> Table:
     """A CSV or TSV file, gzipped or not; the notes tell of everything that was guessed, mended or left out."""
     with _named_errors(path):
-        encoding = _encoding(path)
-        # Windows-1252 leaves five bytes undefined; they are no reason to refuse a file.
-        errors = "replace" if encoding == "cp1252" else "strict"
+        encoding, notes = _encoding(path)
+        # A byte that means nothing is no reason to refuse a file; UTF-16 that is cut short is.
+        errors = "strict" if encoding == "utf-16" else "replace"
         with _open(path, encoding=encoding, errors=errors, newline="") as text:
             head = list(islice(text, _HEAD))
             directive = _SEPARATOR.fullmatch("".join(head[:1]))
@@ -79,10 +78,11 @@ def read_text(path: Path) -> Table:
                 f"pandas reads {len(frame):,} of {layout.rows:,} rows: save it with the usual ends of lines"
             )
         mended = mend_columns(frame, delimiter, read)
-    notes = ["The file is not UTF-8; it was read as Windows-1252."] if encoding == "cp1252" else []
     notes += [*_layout_notes(layout, delimiter), *header.notes, *mended]
-    wrong = f"fields, the header {len(header.names)}: one may hold a delimiter"
-    ragged = {row: f"the row has {fields} {wrong}" for row, fields in layout.long.items()}
+    ragged = {
+        row: f"the row has {fields} fields, the header {len(header.names)}: one may hold a delimiter"
+        for row, fields in layout.long.items()
+    }
     return Table(frame, path.name, tuple(notes), ragged, path, header.repeated)
 
 
@@ -116,8 +116,10 @@ def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> Layout:
         # Where all lines within a field have a row's number of delimiters, these are too many for chance.
         inside = [line.count(delimiter) == width - 1 for line in taken[1:-1]]
         if all(inside) and (width - 1) * len(inside) >= 4:
-            below = f"that is closed {len(taken) - 1:,} lines below, or never"
-            raise ValueError(f'{place} has a quote (") {below}: one is missing, or too many')
+            raise ValueError(
+                f'{place} has a quote (") that is closed {len(taken) - 1:,} lines below, or never: '
+                "one is missing, or too many"
+            )
         if any("\0" in line for line in taken):
             raise ValueError(f"{place} holds NUL bytes: this is not a text file, or is UTF-16 without a mark")
         is_blank = len(cells) < 2 and not taken[0].strip(" \t\r\n")
@@ -169,18 +171,16 @@ def _delimiter(lines: list[str]) -> str:
     return max(_DELIMITERS, key=agreement)
 
 
-def _encoding(path: Path) -> str:
-    """UTF-16 if its mark is there; else UTF-8, with a mark or without; else Windows-1252."""
+def _encoding(path: Path) -> tuple[str, list[str]]:
+    """UTF-16 if its mark is there; else UTF-8, or Windows-1252 where most lines beyond ASCII are not; with notes."""
     with _open(path, "rb") as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
-    try:
-        with _open(path, encoding="utf-8") as text:
-            for _ in text:
-                pass
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8-sig"
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            return "utf-16", []
+    with _open(path, encoding="utf-8", errors="replace") as text:
+        broken = ["\ufffd" in line for line in text if not line.isascii()]
+    if 2 * sum(broken) > len(broken):
+        return "cp1252", ["The file is not UTF-8; it was read as Windows-1252."]
+    return "utf-8-sig", [f"What is not UTF-8, in {sum(broken):,} lines, was read as \ufffd."] if any(broken) else []
 
 
 def _open(path: Path, mode: str = "rt", **how: Any) -> Any:
