@@ -20,7 +20,6 @@ Q and R are Chebyshev series (tools/fit_partition.py fits them; a table for each
 
 import math
 from functools import cache
-from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -69,7 +68,8 @@ def _evaluate(shaped: Tensor) -> tuple[Tensor, Tensor]:
     return value.view(shaped.shape), slope.view(shaped.shape)
 
 
-log_partition = with_slopes(_evaluate, itemgetter(0), itemgetter(1))
+# Functions, since the compiler does not know `operator.itemgetter` in every state.
+log_partition = with_slopes(_evaluate, lambda both: both[0], lambda both: both[1])
 
 
 def _clenshaw(coefficients: Tensor, piece: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
