@@ -166,7 +166,7 @@ def test_what_is_wrong_with_files_is_said_in_one_line_that_names_them(tmp_path: 
     (tmp_path / "empty").mkdir()
     refused("empty holds no file that ends in", "audit", tmp_path / "empty", "--out", out)
     table().rename(columns={"a": "A"}).to_parquet(parts / "003.parquet", index=False)
-    refused("003.parquet has other columns: 'a' is not there", "audit", parts, "--out", out)
+    refused("003.parquet has other columns: 'A' is not there in", "audit", parts, "--out", out)
     table().assign(a="word").to_parquet(parts / "003.parquet", index=False)
     refused("003.parquet has other columns: Unable to merge: Field a has", "audit", parts, "--out", out)
     (parts / "003.parquet").write_bytes(b"PAR1 no table")

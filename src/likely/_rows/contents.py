@@ -54,7 +54,8 @@ def frame_keys(frame: Any) -> Keys:
 
 def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
     """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too."""
-    factors = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64) | 1  # odd
+    draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
+    factors = 2 * draw + 1
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
     for rows in row_blocks(*table.shape):
         numbers = np.ascontiguousarray(table[rows], dtype=np.float64) + 0.0

@@ -392,7 +392,7 @@ def _schema(dataset: Any) -> Any:
         with _naming(fragment.path):
             own = fragment.physical_schema
         try:
-            for name in set(own.names).symmetric_difference(first.physical_schema.names):
+            for name in sorted({*own.names} ^ {*first.physical_schema.names}):
                 raise ValueError(f"{name!r} is not there in {(first if name in own.names else fragment).path}")
             schema = pa.unify_schemas([schema, own], promote_options="permissive")
         except (TypeError, ValueError) as error:

@@ -69,11 +69,9 @@ def mend_text(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with text that can be written."""
     # Arrow's text is Unicode; Python's, in objects and categories, need not be.
     loose = [name for name, kind in frame.dtypes.items() if getattr(kind, "storage", kind.kind) in ("O", "python")]
-    return frame.assign(**{name: frame[name].map(_mended) for name in loose})
-
-
-def _mended(value: Any) -> Any:
-    return readable(value) if isinstance(value, str) else value
+    for name in loose:
+        frame[name] = frame[name].map(lambda own: readable(own) if isinstance(own, str) else own)
+    return frame
 
 
 def counted(count: int, what: str, many: str = "") -> str:
