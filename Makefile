@@ -129,7 +129,7 @@ lowestvenv: $(LOWEST) ## the venv of `make lowest`, all but the wheel
 
 $(LOWEST): pyproject.toml tools/lowest.py
 	@rm -rf build/lowest && $(PYTHON) -m venv build/lowest
-	@$(PYTHON) tools/lowest.py cli arrow > build/lowest/requirements.txt
+	@$(PYTHON) tools/lowest.py cli arrow plots > build/lowest/requirements.txt
 	@build/lowest/bin/python $(PIP) -r build/lowest/requirements.txt pytest pytest-xdist hypothesis mpmath
 	@touch $@
 

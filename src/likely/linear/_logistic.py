@@ -176,7 +176,6 @@ def _newton(
             center,
             np.ones(x.shape[1]),
             middle,
-            np.ones(x.shape[1]),
         )
         coef, _ = solve_lasso(design, strength, state.coef, 1e-2 * tol)
         moved = float(np.abs(coef - state.coef).max(initial=0.0))
