@@ -169,13 +169,13 @@ def _newton(
         middle = float(curvature @ response / curvature.sum()) if fit_intercept else 0.0
         root = np.sqrt(curvature)
         design = Design(
-            np.asfortranarray((x - center) * root[:, None]),
-            (response - middle) * root,
-            float(mass.sum()),
-            np.arange(x.shape[1]),
-            center,
-            np.ones(x.shape[1]),
-            middle,
+            x=np.asfortranarray((x - center) * root[:, None]),
+            y=(response - middle) * root,
+            rows=float(mass.sum()),
+            live=np.arange(x.shape[1]),
+            mean=center,
+            deviation=np.ones(x.shape[1]),
+            target=middle,
         )
         coef, _ = solve_lasso(design, strength, state.coef, 1e-2 * tol)
         moved = float(np.abs(coef - state.coef).max(initial=0.0))
