@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from likely._random import CheapDropout, Seeded, generator
+from likely._numerics.random import CheapDropout, Seeded, generator
 from likely._solvers.training import train
 from pairwise import together
 

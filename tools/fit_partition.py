@@ -1,4 +1,4 @@
-"""Fit the coefficients of ``likely._partition`` and write ``src/likely/_partition_table.py``.
+"""Fit the coefficients of ``likely._numerics.partition`` and write ``src/likely/_numerics/partition_table.py``.
 
 The reference is the trapezoid rule in 80-bit floats, which converges exponentially here: with
 b = |α - 2| and x = √b sinh v up to α = 4, in x itself above. The test suite checks the result against

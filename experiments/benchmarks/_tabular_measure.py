@@ -21,7 +21,7 @@ from experiments.benchmarks._timing import timed
 from experiments.entries.cores import one_core
 from experiments.entries.digest import digest
 from likely._files import replacing
-from likely._machine import machine, version
+from likely._page.machine import machine, version
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 
 OURS = "likely"

@@ -16,8 +16,8 @@ from experiments.benchmarks._size_tables import is_about_sizes, merged, ratios_o
 from experiments.benchmarks._turns import Turns
 from experiments.entries import Bar, Context, Result
 from experiments.entries.record import Record, load
-from likely._machine import machine
 from likely._page import Picture, Table
+from likely._page.machine import machine
 
 BY_SIZE = ": the time by hand"
 JUDGED = {EAGER: 1.1, COMPILED: 1.05, GRAPH: None}

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from experiments.entries.entry import Entry
 from experiments.entries.record import Record, write_text
-from likely._machine import machine
 from likely._page import Picture, Table
 from likely._page.html import render
+from likely._page.machine import machine
 
 # How sentences begin that say of what data the others are.
 SETTING = (

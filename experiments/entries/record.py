@@ -19,8 +19,8 @@ from experiments.entries.bar import Bar
 from experiments.entries.digest import digest
 from experiments.entries.entry import Context, Entry, Result
 from likely._files import replacing
-from likely._machine import machine, versions
 from likely._page import Picture, Table
+from likely._page.machine import machine, versions
 
 FORMAT = 1  # raised when files written before can no longer be read; such files count as not run
 

@@ -11,7 +11,7 @@ import likely
 from experiments.entries.digest import digest
 from experiments.entries.entry import Context
 from experiments.entries.record import Record, load_or_tell
-from likely._machine import machine, version, versions
+from likely._page.machine import machine, version, versions
 
 RIVALS = ("pyod", "combo")  # not needed, and compared with where installed
 CODE = (".py", ".npz")

@@ -20,7 +20,7 @@ from rich.table import Table
 from experiments.entries.entry import Context, Entry
 from experiments.entries.record import Record, run_entry
 from experiments.entries.spread import Outcome, Spread, one, side_by_side
-from likely._destination import writable
+from likely._files import writable
 
 
 @contextmanager

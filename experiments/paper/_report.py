@@ -20,8 +20,8 @@ from experiments.paper._published import (
 )
 from experiments.paper._rule import RULE
 from experiments.paper._shown import HERE, Shown, entry_css
-from likely._machine import machine
 from likely._page.html import render
+from likely._page.machine import machine
 
 PAPER = "It Is Likely That Your Loss Should be a Likelihood"
 

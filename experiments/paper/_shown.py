@@ -13,9 +13,9 @@ from experiments.entries.page import CSS_CLASS, shortened
 from experiments.entries.record import Record
 from experiments.paper._published import Published
 from experiments.paper.letter import LETTERS, Letter
-from likely._machine import machine, versions
 from likely._page import Table
 from likely._page.html import render
+from likely._page.machine import machine, versions
 
 HERE = Path(__file__).parent
 

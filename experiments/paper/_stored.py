@@ -21,7 +21,7 @@ from experiments.data import has_faces, list_images
 from experiments.entries.cores import one_thread
 from experiments.entries.entry import Context
 from likely._files import replacing
-from likely._machine import machine, versions
+from likely._page.machine import machine, versions
 
 OUTPUTS = Path(__file__).parent / "outputs"
 

@@ -150,7 +150,7 @@ def test_the_folder_is_tried_before_any_work(folder: Path, monkeypatch: pytest.M
     def closed(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("likely._destination.tempfile.TemporaryFile", closed)
+    monkeypatch.setattr("likely._files.tempfile.TemporaryFile", closed)
     refused(
         "new/below: nothing can be written to this folder: Permission denied", "audit", "a.csv", "--out", "new/below"
     )

@@ -7,8 +7,9 @@ from importlib import metadata
 
 import pytest
 
-from likely import _machine, cli
+from likely import cli
 from likely._kernels import _native
+from likely._page import machine
 from likely.cli import info
 
 WITHOUT_EXTRA = """
@@ -62,7 +63,7 @@ def test_what_fails_is_reported_and_the_rest_is_there(monkeypatch: pytest.Monkey
     def broken() -> dict[str, object]:
         raise OSError("libcudart.so.13:\ncannot open")
 
-    monkeypatch.setattr(_machine, "machine", broken)
+    monkeypatch.setattr(info, "machine", broken)
     about = info.report()
     assert about["machine"] == {"error": "OSError: libcudart.so.13: cannot open"}
     assert "error" not in about["versions"]
@@ -91,7 +92,7 @@ def test_settings_are_shown_and_paths_of_data_are_not(monkeypatch: pytest.Monkey
 
 
 def test_libraries_are_those_that_extras_for_users_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    libraries = _machine.libraries()
+    libraries = machine.libraries()
     assert {"typer", "rich", "pandas"} <= set(libraries)
     assert not {"pytest", "sphinx", "cleanlab", "torch", "likely"} & set(libraries)
     requirements = [
@@ -100,7 +101,7 @@ def test_libraries_are_those_that_extras_for_users_ask_for(monkeypatch: pytest.M
         'pytest; extra == "dev"',
     ]
     monkeypatch.setattr(metadata, "requires", lambda name: requirements)
-    assert list(_machine.libraries()) == ["rich"]
+    assert list(machine.libraries()) == ["rich"]
 
 
 def test_the_command_prints_the_report(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 import likely
-from likely._special import log_minus_digamma
+from likely._numerics.special import log_minus_digamma
 from likely.distributions import (
     Beta,
     Gamma,

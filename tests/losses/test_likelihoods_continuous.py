@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 import likely
 from likely import functional as F
-from likely._special import exp_remainder, log_gamma_remainder
+from likely._numerics.special import exp_remainder, log_gamma_remainder
 from likely.distributions import AsymmetricLaplace, Gamma, Logistic, LogNormal
 from likely.likelihoods import LIKELIHOODS
 from likely.losses import AsymmetricLaplaceLoss, GammaLoss, LogisticLoss, LogNormalLoss

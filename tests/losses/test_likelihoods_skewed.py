@@ -11,7 +11,7 @@ from scipy import stats
 
 import likely
 from likely import functional as F
-from likely._special import digamma_half_step, log_cosh
+from likely._numerics.special import digamma_half_step, log_cosh
 from likely.distributions import SkewStudentT, StudentT
 from likely.losses import SkewStudentTLoss
 from likely.metrics import crps, crps_from_samples

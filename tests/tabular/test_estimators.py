@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 from torch.distributions import MixtureSameFamily
 
-from likely._random import CheapDropout
+from likely._numerics.random import CheapDropout
 from likely.tabular import NetworkClassifier, NetworkRegressor
 from pairwise import together
 

@@ -18,7 +18,7 @@ from numpy.polynomial.chebyshev import cheb2poly
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely import _partition_table as table
+from likely._numerics import partition_table as table
 
 KINDS = ("normal", "laplace", "student_t", "robust", "bernoulli")
 PARTS, TERMS = 4, 10  # as in location.cpp
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
 
 @cache
 def partition(parts: int, terms: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """log Z's series (see likely._partition) cut into parts on which few powers are enough.
+    """log Z's series (see likely._numerics.partition) cut into parts on which few powers are enough.
 
     Q and R as (power, piece · parts + part), Q in x from -1 to 1 across its part, R in b.
 

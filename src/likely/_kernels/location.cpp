@@ -2,7 +2,7 @@
  *
  * The first four are l = psi(z, shape) + log Z(shape) + log(scale) with z = (target - prediction) / scale, so that
  * dl/dprediction = -psi'(z) / scale and dl/dscale = (1 - z psi'(z)) / scale. The formulas, those of
- * likely/functional.py, likely/_rho.py and likely/_partition.py, are written on vectors of LANES numbers without
+ * likely/functional.py and of rho.py and partition.py in likely/_numerics, are written on vectors of LANES numbers without
  * branches. One element takes hundreds of steps, each waiting for the last; so the work goes in tiles that stay in the
  * first-level cache, in several short loops over a tile, in which the processor has many vectors in flight.
  */

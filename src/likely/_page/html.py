@@ -14,8 +14,8 @@ import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from likely._machine import versions
 from likely._page import Picture, Table
+from likely._page.machine import versions
 from likely._page.svg import css_variables, inline
 
 BEST = "font-weight: 700;"

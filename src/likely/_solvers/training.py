@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from likely._random import Seeded
+from likely._numerics.random import Seeded
 
 Loss = Callable[[int], Tensor]
 Judge = Callable[[], Tensor]
@@ -63,7 +63,7 @@ def train(
     """Minimise ``loss(step)`` by steps of ``optimizer``; leave every member in its state of the lowest held-out loss.
 
     What is random in a step depends only on ``seed`` and the step's number, whatever other threads draw; torch's global
-    generator is neither read nor changed (:mod:`likely._random`).
+    generator is neither read nor changed (:mod:`likely._numerics.random`).
 
     Example:
         >>> import torch

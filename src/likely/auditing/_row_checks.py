@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._destination import write_parquet
+from likely._files import write_parquet
 from likely._rows.contents import frame_keys
 from likely._typing import Array, Index, Mask
 from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows

@@ -41,9 +41,11 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array) -> Inverse:
 
     def sizes(rows: Any) -> Array:
         block = logits[rows]
-        finite = block.isfinite()
-        span = block.amax(1) - block.masked_fill(~finite, math.inf).amin(1)
-        return np.array([float(block[finite].abs().max()), float(span.max()), torch.finfo(block.dtype).eps])
+        low, high = block.amin(1), block.amax(1)
+        if not low.isfinite().all():  # -∞ rules a class out
+            low = block.masked_fill(block == -math.inf, math.inf).amin(1)
+        largest = torch.maximum(low.abs(), high.abs()).max()
+        return np.array([float(largest), float((high - low).max()), torch.finfo(block.dtype).eps])
 
     largest, span, eps = logits.total(sizes, add=np.maximum)
     if span <= 4 * eps * largest:  # differences of the size of rounding errors
@@ -64,7 +66,7 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array) -> Inverse:
     log_tau, stride = 0.0, max(1, len(logits) // 2000)  # spread over the rows, which may be sorted
     for step in (stride, 1) if stride > 1 else (1,):
         for _ in range(60):
-            _, first, second = sums(log_tau, step)
+            loss, first, second = sums(log_tau, step)
             # Newton in τ; far from the optimum a step in log τ of at most one.
             move = -first / max(second, 1e-300) / math.exp(log_tau)
             move = math.log1p(move) if move > -0.5 else -1.0
@@ -73,7 +75,7 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array) -> Inverse:
             if abs(move) < 1e-4:
                 break
     target = total * math.log1p(0.5 / (total + 0.5))
-    informed = sums(log_tau)[0] >= target
+    informed = loss >= target
     if not informed:  # there the loss falls with τ: stop at the loss of errors of that probability
         log_tau = optimize.brentq(lambda t: sums(t)[0] - target, -2 * _BOUND, log_tau, xtol=1e-9)
     return Inverse(math.exp(log_tau) * unit, informed)

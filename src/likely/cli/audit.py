@@ -79,7 +79,7 @@ def audit_command(
     random_state: Annotated[int, seed_option(_RUN)] = 0,
 ) -> None:
     """Run an audit and print its findings; the options are described in their help."""
-    from likely._destination import keep_inputs, writable
+    from likely._files import keep_inputs, writable
     from likely.auditing import audit
     from likely.auditing.results.audit import FILES
     from likely.cli.outputs import one_or_several

@@ -10,7 +10,7 @@ import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from likely import _machine
+from likely._page.machine import libraries, machine, version, versions
 
 Section = Mapping[str, object]
 
@@ -26,11 +26,11 @@ ABSENT = "absent: torch's operations are used"
 def report() -> dict[str, Section]:
     """All sections, in the order in which they are printed."""
     sections: dict[str, Callable[[], Section]] = {
-        "versions": _machine.versions,
+        "versions": versions,
         "machine": _hardware,
         "torch": _torch,
         "kernels": _kernels,
-        "libraries": _machine.libraries,
+        "libraries": libraries,
         "environment": _environment,
     }
     return {name: _attempt(section) for name, section in sections.items()}
@@ -67,7 +67,7 @@ def _attempt(section: Callable[[], Section]) -> Section:
 
 
 def _hardware() -> Section:
-    return {**_machine.machine(), "platform": platform.platform(), "interpreter": platform.python_implementation()}
+    return {**machine(), "platform": platform.platform(), "interpreter": platform.python_implementation()}
 
 
 def _torch() -> Section:
@@ -97,7 +97,7 @@ def _kernels() -> Section:
 
     loaded = {source: _native.load(source) for source in SOURCES}
     files = {source: ABSENT if library is None else Path(library._name).name for source, library in loaded.items()}
-    return {**files, "triton": _machine.version("triton") or ABSENT}
+    return {**files, "triton": version("triton") or ABSENT}
 
 
 def _environment() -> Section:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from likely._destination import keep_inputs, writable
-from likely._files import loading
+from likely._files import keep_inputs, loading, writable
 from likely._rows.sources import Source, is_one_file, source_of
 
 Array = NDArray[Any]

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from likely._destination import write_parquet
-from likely._files import replacing
+from likely._files import replacing, write_parquet
 from likely._rows.reading.read_table import source_name
 from likely.calibration import Calibrator, load_with_notes, needs
 from likely.cli.outputs import Names, Outputs, check_output, read_outputs, several_files, task_of

@@ -10,7 +10,7 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 from torch.nn.functional import logsigmoid
 
-from likely._special import log_factorial_remainder, log_minus_digamma
+from likely._numerics.special import log_factorial_remainder, log_minus_digamma
 from likely._validation import check_shares, may_look
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Array, Exact, cdf_by_scipy, icdf_by_scipy

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._special import exp_remainder, log_factorial_remainder, log_gamma_remainder, log_minus_digamma
+from likely._numerics.special import exp_remainder, log_factorial_remainder, log_gamma_remainder, log_minus_digamma
 from likely._validation import check_positive
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Array, Exact, cdf, cdf_by_scipy, icdf_by_scipy

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely._special import log_cosh
+from likely._numerics.special import log_cosh
 from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._special import log_gamma_ratio
+from likely._numerics.special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy, over_distinct

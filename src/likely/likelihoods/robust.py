@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from likely._partition import log_partition
-from likely._rho import rho
+from likely._numerics.partition import log_partition
+from likely._numerics.rho import rho
 from likely._rows.blocks import row_blocks
 from likely._validation import check_floating, check_not_negative, check_positive, promote
 from likely.constraints import Interval

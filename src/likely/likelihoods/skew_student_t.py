@@ -8,7 +8,7 @@ from scipy import special
 from torch import Tensor
 from torch.distributions import constraints
 
-from likely._special import log1p_square, log_cosh, log_gamma_ratio
+from likely._numerics.special import log1p_square, log_cosh, log_gamma_ratio
 from likely._validation import check_finite
 from likely.constraints import Exp, Interval
 from likely.likelihoods._distribution import Array, LocationScale, standardised

@@ -8,7 +8,7 @@ from scipy import special
 from torch import Tensor
 from torch import distributions as td
 
-from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
+from likely._numerics.special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Array, Exact, cdf_by_scipy, icdf_by_scipy, standardised
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form

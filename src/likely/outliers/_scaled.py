@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from likely import paper
-from likely._random import Seeded, generator
+from likely._numerics.random import Seeded, generator
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS, LikelihoodLoss
 from likely.outliers._base import OutlierDetector, number_per_row

@@ -111,7 +111,7 @@ def false_alarms(scores: Array, weight: Array | None = None) -> Array:
 def _false_among(order: NDArray[np.intp], beyond: Array, above: Array) -> Array:
     """The share of false alarms among rows at least as odd as each, by the tails of all."""
     shares = np.empty(len(order))
-    shares[order] = np.minimum(np.minimum.accumulate((beyond * above[-1] / above)[::-1])[::-1], 1.0)
+    shares[order] = np.minimum.accumulate((beyond * above[-1] / above)[::-1])[::-1]
     return shares
 
 

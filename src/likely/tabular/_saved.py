@@ -21,7 +21,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from likely._random import Seeded
+from likely._numerics.random import Seeded
 from likely._rows.columns import as_codes, each_column, is_frame
 from likely._saving.archive import packed, read_archive, write_archive
 from likely._saving.codec import Codec, RecordReader, Unsaved

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from likely._destination import keep_inputs, writable, write_parquet, write_together
-from likely._files import replacing
+from likely._files import keep_inputs, replacing, writable, write_parquet, write_together
 from likely._rows.reading.table import counted, listed
 from likely._typing import Index
 from likely.auditing.page import page

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.utils.validation import has_fit_parameter
 
-from likely._random import Seeded
+from likely._numerics.random import Seeded
 from likely._typing import Array, Index
 from likely.tabular.members.task import StackMember, Task, View, cross_fit
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from likely._random import Seeded
+from likely._numerics.random import Seeded
 from likely._solvers.training import train
 from likely._typing import Array
 from likely.tabular.members.linear import fit_lines

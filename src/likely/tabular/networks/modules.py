@@ -10,7 +10,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from likely._random import CheapDropout, generator
+from likely._numerics.random import CheapDropout, generator
 
 
 class MemberLinear(nn.Module):

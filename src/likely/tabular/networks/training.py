@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from likely._random import Seeded
+from likely._numerics.random import Seeded
 from likely._solvers.training import History, Progress, fit_constants, train
 from likely.likelihoods import Likelihood
 from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression

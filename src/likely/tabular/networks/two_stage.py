@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely._random import Seeded
+from likely._numerics.random import Seeded
 from likely._solvers.training import History
 from likely.tabular.networks.likelihood import UNITS, NetworkLikelihood, NetworkWithLoss
 from likely.tabular.networks.modules import Heads

@@ -24,8 +24,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from likely import _partition_table as table
-from likely._special import with_slopes
+from likely._numerics import partition_table as table
+from likely._numerics.special import with_slopes
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LOG_PI_SQRT2 = math.log(math.pi * math.sqrt(2))

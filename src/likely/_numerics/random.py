@@ -28,7 +28,7 @@ class Seeded:
     whether it is needed.
 
     >>> import torch
-    >>> from likely._random import Seeded
+    >>> from likely._numerics.random import Seeded
     >>> before = torch.get_rng_state()
     >>> with Seeded(0):
     ...     first = torch.nn.Linear(3, 2).weight

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from likely._special import with_slopes
+from likely._numerics.special import with_slopes
 
 # e^h = 1 + h + …: the terms of d/dh (expm1(h)/h), enough for float64 up to |h| = ½.
 _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]

@@ -1,0 +1,1 @@
+"""Arithmetic that several likelihoods and estimators share: special functions, ρ and its partition function, draws."""
