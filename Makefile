@@ -46,8 +46,8 @@ $(PEERS): $(INSTALLED)
 	@touch $@
 
 # A test that stands still says where, and ends: the slowest takes a minute.
-PYTEST = $(BIN)/pytest -q -n $(JOBS) --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
-test: $(INSTALLED) ## what a change can break, docstrings and README; PART=outliers: of one part and what imports it
+PYTEST = $(BIN)/pytest -q -n $(JOBS) --dist worksteal $(if $(SHUFFLE),--shuffle $(SHUFFLE)) -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+test: $(INSTALLED) ## what a change can break, docstrings and README; PART=outliers: of one part and what imports it; SHUFFLE=7: in random order
 	$(PYTEST) -m 'not heavy' $(if $(PART),$$($(BIN)/python tools/part.py $(PART)))
 
 heavy: $(INSTALLED) ## what is left out there: several processes, clusters, large tables, experiments, the guide's pages

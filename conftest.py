@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 from pathlib import Path
 
 import hypothesis
@@ -32,8 +33,15 @@ def empty_folder_for_pages(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer ``--shuffle``, with which tests that need another test before them are found."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run all tests in a random order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none; tests of experiments and the guide's pages are heavy, all of them."""
+    if (order := config.getoption("--shuffle")) is not None:
+        random.Random(order).shuffle(items)
     root = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(root / "tests" / "experiments") or item.path.is_relative_to(root / "docs"):
