@@ -167,7 +167,7 @@ def test_the_monitor_warns_of_a_scale_that_lags_behind(tmp_path):
     data = [{"input_ids": row["input_ids"], "labels": torch.randn(())} for row in sentences()]
     loss_fn = likely.NormalLoss(likely.Global(init=500.0), validate_args=False)
     wrapped = LikelihoodModel(bert(num_labels=1), loss_fn)
-    loss_fn._value_check.steps = 2000
+    loss_fn.value_check.steps = 2000
     fitter, monitor = trainer(wrapped, data, tmp_path, max_steps=8), LikelihoodMonitor()
     fitter.add_callback(monitor)
     with pytest.warns(UserWarning, match="scale of NormalLoss is still too large") as warned:

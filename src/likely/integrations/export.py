@@ -137,7 +137,7 @@ class _Predictive(nn.Module):
     def forward(self, *inputs: Any) -> tuple[Tensor, ...]:
         prediction, features = self.supervised.predict(*inputs)
         loss_fn: Any = self.supervised.loss_fn
-        return (prediction, *loss_fn._phi(prediction, features, None).values())
+        return (prediction, *loss_fn.parameter_values(prediction, features).values())
 
 
 class _Calibrated(nn.Module):

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from likely._training_checks import trouble
 from likely._validation import check_positive, may_look
+from likely.likelihoods._training_checks import trouble
 from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
@@ -49,10 +49,10 @@ class Caught:
             predicted = [part for part in loss.children() if isinstance(part, Predicted) and part.training]
             for part in predicted:  # their statistics have learned from this batch already
                 part.eval()
-            phi = loss._phi(prediction, kwargs.get("features"), kwargs.get("index"))
+            phi = loss.parameter_values(prediction, kwargs.get("features"), kwargs.get("index"))
             for part in predicted:
                 part.train()
-            loss._value_check.warn_if_behind(loss, phi, prediction, target)
+            loss.value_check.warn_if_behind(loss, phi, prediction, target)
         self.batches.clear()
 
     def _catch(self, name: str, parameter: nn.Module, _args: object, value: Tensor) -> None:

@@ -44,7 +44,7 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
     ):
         return None
     reduced: Tensor
-    phi = loss._phi(prediction, features, index)
+    phi = loss.parameter_values(prediction, features, index)
     single = all(value.dtype is torch.float32 for value in phi.values())
     constant = loss._fused.constant if loss.full else 0.0
     if single and _has_kernel(loss._fused.kind, prediction):

@@ -11,7 +11,6 @@ from torch.distributions import Distribution
 
 from likely._kernels import KINDS, Job, Layout, Location, available, is_readable, no_transform_active
 from likely._standardize import unchanged_on_error
-from likely._training_checks import OptimizerCheck, ValueCheck
 from likely._validation import (
     check_floating,
     check_positive,
@@ -24,6 +23,7 @@ from likely._validation import (
 from likely.likelihoods._fused import Fused, FusedPath, same_device
 from likely.likelihoods._row_weights import Features, along, harmless_features, kept_rows, row_weight, weighted
 from likely.likelihoods._slot import ParameterLike, Slot, aligned, as_parameter, fit_shared, may_start
+from likely.likelihoods._training_checks import OptimizerCheck, ValueCheck
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 Phi = dict[str, Any]
@@ -101,7 +101,7 @@ class LikelihoodLoss(nn.Module):
         check_positive("multiplier", multiplier)
         self.reduction, self.full, self.validate_args = reduction, full, validate_args
         self.multiplier = float(multiplier)
-        self._optimizer_check, self._value_check, self._fused_path = OptimizerCheck(), ValueCheck(), FusedPath()
+        self._optimizer_check, self.value_check, self._fused_path = OptimizerCheck(), ValueCheck(), FusedPath()
         self._begun = False  # whether no parameter waits for the first batch
         if unknown := parameters.keys() - self.slots.keys():
             known = ", ".join(inspect.signature(type(self)).parameters)
@@ -153,13 +153,13 @@ class LikelihoodLoss(nn.Module):
         checked = self.training and not torch._C._are_functorch_transforms_active()
         if checked:
             self._optimizer_check.warn_if_not_optimized(self, prediction)
-        due = checked and self._value_check.due()
-        first = self._value_check.steps == 1  # when no values of parameters are inspected
+        due = checked and self.value_check.due()
+        first = self.value_check.steps == 1  # when no values of parameters are inspected
         if sample_weight is None and self._can_fuse(prediction, target) and (first or not due or prediction.is_cuda):
             loss = self._fused_path.run(self, prediction, target, features, index)
             if loss is not None:
                 if due and first:
-                    self._value_check.warn_if_collapsed(self, {}, prediction, target)
+                    self.value_check.warn_if_collapsed(self, {}, prediction, target)
                 return loss
         with self._unchanged_on_error():
             return self._by_form(prediction, target, **rest, due=due)
@@ -259,9 +259,9 @@ class LikelihoodLoss(nn.Module):
             # Nothing of the other rows may reach the loss or a gradient.
             prediction, target = self._replaced(prediction, kept), self._replaced(target, kept)
             features = harmless_features(features, kept)
-        phi = self._phi(prediction, features, index)
+        phi = self.parameter_values(prediction, features, index)
         if due:
-            self._value_check.warn_if_collapsed(self, phi, prediction, target)
+            self.value_check.warn_if_collapsed(self, phi, prediction, target)
         if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
             loss = self._nll(prediction, target, phi, self.reduction)
             return loss if self.multiplier == 1 else loss * self.multiplier
@@ -287,7 +287,7 @@ class LikelihoodLoss(nn.Module):
         """
         check_floating("prediction", prediction)
         with self._unchanged_on_error():
-            return self._distribution(prediction, self._phi(prediction, features, index))
+            return self._distribution(prediction, self.parameter_values(prediction, features, index))
 
     def extra_repr(self) -> str:
         """Show the options that differ from their defaults in ``repr``.
@@ -330,8 +330,24 @@ class LikelihoodLoss(nn.Module):
         constant = self._fused.constant if self.full else 0.0
         return Location(KINDS.index(self._fused.kind), tuple(layouts), constant, factor, plain)
 
-    def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
-        """Every parameter's value, such that it broadcasts to one number per element."""
+    def parameter_values(
+        self, prediction: Tensor, features: Features = None, index: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Each parameter's values for a batch, with axes added so that they broadcast to one number per element.
+
+        Args:
+            prediction: output of the model.
+            features: inputs of Predicted parameters, as in :meth:`forward`.
+            index: row numbers of this batch, for Data parameters.
+
+        Returns:
+            The values by the name of their parameter.
+
+        >>> import torch, likely
+        >>> loss_fn = likely.NormalLoss(scale=likely.Predicted(2, init=3.0))
+        >>> loss_fn.parameter_values(torch.zeros(4, 5), features=torch.randn(4, 2))["scale"].shape
+        torch.Size([4, 1])
+        """
         outer, phi = self._outer(prediction), {}
         if isinstance(features, Mapping) and not features.keys() <= self.slots.keys():
             raise ValueError(

@@ -235,7 +235,8 @@ class ScaledDetector(OutlierDetector):
                 x = x.expand(module.members, *x.shape)
             rebuilt = module.rebuilt(x)
             scale: Tensor = module.loss_fn.scale(features=x)  # type: ignore[operator]
-            losses = module.loss_fn._nll(rebuilt, x, module.loss_fn._phi(rebuilt, x, None))
+            phi = module.loss_fn.parameter_values(rebuilt, x)
+            losses = LIKELIHOODS[self.likelihood].nll(rebuilt, x, **phi, reduction="none", validate_args=False)
             blocks.append(
                 (
                     scale.log().reshape(*x.shape[:-1], -1).mean(-1).numpy(),
