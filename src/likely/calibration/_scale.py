@@ -121,7 +121,7 @@ class Family:
 
     def distribution(self, mean: Tensor, scale: Tensor) -> Distribution:
         """Return the forecast."""
-        return self.likelihood.distribution_of(mean, {"scale": scale})
+        return self.likelihood.loss(validate_args=False).distribution_of(mean, {"scale": scale})
 
     def relative(self, z: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the NLL of residuals z at f(u) times the base scale, its slope in u and its curvature."""

@@ -289,6 +289,22 @@ class LikelihoodLoss(nn.Module):
         with self._unchanged_on_error():
             return self._distribution(prediction, self.parameter_values(prediction, features, index))
 
+    def distribution_of(self, prediction: Tensor, values: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            values: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+
+        >>> import torch, likely
+        >>> likely.LaplaceLoss().distribution_of(torch.zeros(3), {"scale": torch.tensor(2.0)}).stddev
+        tensor([2.8284, 2.8284, 2.8284])
+        """
+        return self._distribution(prediction, values)
+
     def extra_repr(self) -> str:
         """Show the options that differ from their defaults in ``repr``.
 

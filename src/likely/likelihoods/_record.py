@@ -96,23 +96,6 @@ class Likelihood:
         """Pickled by name, as a class is; the functions are looked up in the registry."""
         return _registered, (self.name,)
 
-    def distribution_of(self, prediction: Tensor, values: Mapping[str, Tensor]) -> Distribution:
-        """Return the distribution of the target at given values of the parameters.
-
-        Args:
-            prediction: output of a model, such as the mean, in the form that the loss takes by default.
-            values: the likelihood's parameters by name; they broadcast to the prediction.
-
-        Returns:
-            A torch distribution.
-
-        >>> import torch
-        >>> from likely.likelihoods import LIKELIHOODS
-        >>> LIKELIHOODS["laplace"].distribution_of(torch.zeros(3), {"scale": torch.tensor(2.0)}).stddev
-        tensor([2.8284, 2.8284, 2.8284])
-        """
-        return self.loss(validate_args=False)._distribution(prediction, values)
-
     def check_target(self, y: Array) -> None:
         """Raise an error if a target lies outside the support.
 

@@ -88,7 +88,7 @@ class Density:
         phi = {"scale": scale}
         if self.residuals.shape is not None:
             phi[self.residuals.shape] = torch.full_like(loc, self.shape)
-        return LIKELIHOODS[self.likelihood].distribution_of(loc, phi)
+        return LIKELIHOODS[self.likelihood].loss(validate_args=False).distribution_of(loc, phi)
 
     @property
     def deviation(self) -> float:

@@ -205,7 +205,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         def components_last(value: Tensor) -> Tensor:
             return value.movedim(0, 2) if several else value[:, :, 0].movedim(0, 1)
 
-        parts = self.training_.likelihood.record.distribution_of
+        parts = self.training_.fitted.loss_fn.distribution_of
         if len(location) == 1:
             axis = 2 if several else 1
             single = {name: components_last(value).select(axis, 0) for name, value in phi.items()}
