@@ -92,8 +92,12 @@ def markdown(header: list[str], body: list[list[str]]) -> str:
 
 
 def words(text: str) -> str:
-    """A name from a record in the words of the pages."""
-    return re.sub(r"\ban? (element|row|second|pixel)\b", r"per \1", text)
+    """A name from a record in the words of the pages.
+
+    >>> words("updates a second"), words("less a second head's")
+    ('updates per second', "less a second head's")
+    """
+    return re.sub(r"\ban? (element|row|second(?! head)|pixel)\b", r"per \1", text)
 
 
 def goal(bar: Bar) -> str:
