@@ -452,6 +452,14 @@ def comparison_block() -> str:
     return markdown(HEADER, list(comparison(rows, bars)))
 
 
+def ties_block() -> str:
+    """The detectors of PyOD whose AUC does not differ significantly from that of the default."""
+    table = rows("outliers", "25 sets, fitted and scored")
+    names = [row["detector"] for row in table[1:] if row["p, AUC"] is not None and row["p, AUC"] > 0.05]
+    names = [name for name in names if name not in ("ScatterDetector", "PCA+S", "AE+S")]
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
 def best_block(file: str, caption: str, name: str, digits: str) -> str:
     """Our score over the best rival's on one set."""
     (row,) = [row for row in rows(file, caption) if row["set"].rstrip("*") == name]
@@ -489,6 +497,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "below": below_block,
     "comparison": comparison_block,
     "best": best_block,
+    "ties": ties_block,
     "versus": versus_block,
     "verdicts": verdicts_block,
     "extras": extras_block,
