@@ -318,5 +318,5 @@ class DeepTemperature(DeepCalibrator, _RowTemperature):
         if not self.n_features_:
             return super()._source(logits, features)
         if features is None or features.shape[1] != self.n_features_:
-            raise ValueError(f"this calibrator was fitted with {self.n_features_} features: give them here too")
+            raise ValueError(f"this calibrator was fitted with {self.n_features_} features: pass features= here too")
         return features
