@@ -124,8 +124,8 @@ class ValueCheck:
                 way = "large" if self.slopes[name] > 0 else "small"
                 warnings.warn(
                     f"{name} of {type(loss).__name__} is still too {way} for the errors of the model after "
-                    f"{self.steps} steps: pass likely.param_groups(model, loss_fn, lr=…) to the optimizer, or set it at "
-                    "the end by loss_fn.calibrate((model(x), y) for x, y in loader)",
+                    f"{self.steps} steps: pass likely.param_groups(model, loss_fn, lr=…) to the optimizer, or set it "
+                    "at the end by loss_fn.calibrate((model(x), y) for x, y in loader)",
                     UserWarning,
                     stacklevel=6,
                 )

@@ -30,7 +30,7 @@ def level_codes(column: Any) -> dict[Any, int] | None:
     try:
         levels = {value for value in set(np.asarray(column, dtype=object).tolist()) if not _missing(value)}
     except (TypeError, ValueError):
-        raise ValueError(f"column {column.name!r} holds lists or similar objects: make columns of numbers or names") from None
+        raise ValueError(f"column {column.name!r} holds lists or similar: make columns of numbers or names") from None
     return {
         level: code for code, level in enumerate(sorted(levels, key=lambda value: (type(value).__name__, str(value))))
     }

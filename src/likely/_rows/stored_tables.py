@@ -50,7 +50,7 @@ class Source(ABC):
     def parts_of(self, other: Any) -> Sequence[Any]:
         """Return the rows of another table or array that belong to each block."""
         if len(other) != len(self):
-            raise ValueError(f"the table has {len(self):,} rows, but its target, weights or features have {len(other):,}")
+            raise ValueError(f"the table has {len(self):,} rows, but its target or weights have {len(other):,}")
         ends = zip(self.starts, self.sizes, strict=True)
         return [_safe_indexing(other, slice(start, start + size)) for start, size in ends]
 
@@ -178,7 +178,7 @@ class Dask(Source):
             other = other.rechunk({0: ours})
         parts = _blocks(other)
         if len(parts) != len(self.blocks):
-            raise ValueError(f"the table has {len(self.blocks)} blocks, but its target, weights or features have {len(parts)}")
+            raise ValueError(f"the table has {len(self.blocks)} blocks, but its target or weights have {len(parts)}")
         return parts
 
     def run(self, call: Callable[..., T], parts: Sequence[Sequence[Any]]) -> Iterator[T]:

@@ -196,8 +196,8 @@ def _tell_of_rivals(rows: RobustRows, betas: Array, closeness: Array, best: int)
         return
     if ((closeness < _ALIKE * closeness[best]) & _apart(rows, betas, closeness, best)).any():
         warnings.warn(
-            "two very different lines fit most of the rows about equally well, and one of them was chosen: look for rows "
-            "with extreme inputs or other units (weights_ has the weight of each row), and fit again without them",
+            "two very different lines fit most of the rows about equally well, and one of them was chosen: look for "
+            "rows with extreme inputs or other units (weights_ has the weight of each row), and fit again without them",
             stacklevel=2,
         )
 

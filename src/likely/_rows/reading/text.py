@@ -74,9 +74,7 @@ def read_text(path: Path) -> Table:
         )
         frame = read()
         if len(frame) != layout.rows:  # lone carriage returns
-            raise ValueError(
-                f"pandas reads {len(frame):,} of {layout.rows:,} rows: save it with standard line endings"
-            )
+            raise ValueError(f"pandas reads {len(frame):,} of {layout.rows:,} rows: save it with standard line endings")
         mended = mend_columns(frame, delimiter, read)
     notes += [*_layout_notes(layout, delimiter), *header.notes, *mended]
     ragged = {
