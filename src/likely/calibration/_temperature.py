@@ -92,9 +92,9 @@ class GlobalTemperature(TemperatureCalibrator):
     r"""Temperature scaling (Guo et al. 2017; Global Scaling, GS): one temperature for all rows.
 
     It maximises the likelihood of the held-out labels under :math:`\mathrm{softmax}(z / T)`, by Newton's method in
-    :math:`1/T`, where the problem is convex: a start from 2,000 rows, then two passes over all of them, in blocks. If all
-    n rows are classified correctly, T would be 0; the probability of an error is then taken to be 0.5 / (n + 1). If all
-    logits are equal, T is one.
+    :math:`1/T`, where the problem is convex: a start from 2,000 rows, then two passes over all of them, in blocks. If
+    all n rows are classified correctly, T would be 0; the probability of an error is then taken to be 0.5 / (n + 1). If
+    all logits are equal, T is one.
 
     Args:
         inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
