@@ -39,9 +39,7 @@ def bench(
     full: Annotated[bool, typer.Option("--full", help="losses: every size, all threads, CUDA graphs.")] = False,
     sizes: Annotated[str, typer.Option(help="losses: numbers of elements, such as 1e2,1e4.", show_default=False)] = "",
     device: Annotated[str, typer.Option(help="losses: cpu or cuda; by default both.", show_default=False)] = "",
-    ways: Annotated[
-        str, typer.Option(help="losses: one or more of eager, compiled, graph.", show_default="eager")
-    ] = "",
+    ways: Annotated[str, typer.Option(help="losses: some of eager, compiled, graph.", show_default="eager")] = "",
     only: Annotated[
         str, typer.Option(help="losses: such as Normal or Softmax/Data,ρ/Global; large tensors are left out.")
     ] = "",

@@ -27,9 +27,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="The folder to write to.", file_okay=False)] = Path("runs"),
     data: Annotated[Path | None, typer.Option(help="The data folder.", envvar="LIKELY_DATA", file_okay=False)] = None,
     everything: Annotated[bool, typer.Option("--all", help="Run every entry.")] = False,
-    fetching: Annotated[
-        bool, typer.Option("--fetch", help="First download the sets that are missing in the data folder.")
-    ] = False,
+    fetching: Annotated[bool, typer.Option("--fetch", help="First download missing data sets.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run finished entries of OUT again too.")] = False,
     jobs: Annotated[int, typer.Option(help="Entries at a time, one core each; -1 for all cores.", min=-1)] = 1,
     backend: Annotated[str, typer.Option(help="Backend of joblib: loky, dask or ray.")] = "loky",
@@ -38,8 +36,8 @@ def reproduce(
 ) -> None:
     """Redo tables and figures of the paper and write a report, OUT/report.html.
 
-    Without names, entries that are finished in OUT and would come out the same are kept. An interrupted run goes on
-    where it was.
+    Without names, entries that are finished in OUT and would have the same result are kept. An interrupted run
+    continues where it stopped.
     """
     if listing:
         print_entries(paper.ENTRIES)
