@@ -1,4 +1,4 @@
-"""The reference of the likelihoods, one section each, from the registry: a new likelihood is there without a word."""
+"""The reference of the likelihoods, one section each, from the registry, so that a new one appears by itself."""
 
 import inspect
 import sys
@@ -10,6 +10,15 @@ WORDS = {"softmax": "classes", "ordinal": "ordered classes", "von_mises": "angle
 LEAST = {"ShiftedSoftplus": "above {floor:.3g}", "Interval": "from {low:g} to {high:g}", "Exp": "above 0"}
 # The same folder from docs/_generated, where this is written, and from docs/api, where it is shown.
 TABLE = ".. autosummary::\n   :toctree: ../api/generated\n   :nosignatures:\n\n"
+LOSSES = """.. currentmodule:: likely
+
+.. list-table::
+   :header-rows: 1
+
+   * - loss
+     - likelihood
+     - targets
+"""
 
 
 def page() -> str:
@@ -21,6 +30,16 @@ def page() -> str:
     )
     head = "| name | loss | targets | parameters that learn |\n|---|---|---|---|\n"
     return head + rows + "\n" + "\n".join(section(record) for record in LIKELIHOODS.values())
+
+
+def losses() -> str:
+    """A table of all losses, each with a link to its page, its first sentence, and its targets."""
+    rows = "".join(
+        f"   * - :class:`~likely.{record.loss.__name__}`\n     - {inspect.getdoc(record.loss).splitlines()[0]}\n"
+        f"     - {targets(record)}\n"
+        for record in LIKELIHOODS.values()
+    )
+    return f"```{{eval-rst}}\n{LOSSES}{rows}```\n"
 
 
 def targets(record: Likelihood) -> str:

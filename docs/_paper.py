@@ -62,7 +62,7 @@ def style() -> str:
 
 
 def page() -> str:
-    """An overview and all entries, in the paper's order."""
+    """The rule, an overview, and all entries in the paper's order."""
     run = all_published()
     rows = [f"| [{one.entry.what}](#{anchor(one)}) | {one.result.verdict} | {one.sentence} |" for one in run]
     counted = count_verdicts(run)
@@ -70,9 +70,9 @@ def page() -> str:
         [
             f"```{{raw}} html\n{style()}\n```\n",
             "## What holds\n",
-            f"{counted[0].upper()}{counted[1:]}. It was run {SUBSETS} ({where_and_when(run)});",
-            f"`{COMMAND}` repeats it. Its numbers and pictures are in `experiments/paper/results/`.\n",
             f"**The rule.** {RULE}\n",
+            f"By this rule, {counted}. The paper was run {SUBSETS} ({where_and_when(run)});",
+            f"`{COMMAND}` repeats it. All numbers and pictures are in `experiments/paper/results/`.\n",
             "| | verdict | why |",
             "|---|---|---|",
             *rows,

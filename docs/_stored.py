@@ -92,8 +92,12 @@ def markdown(header: list[str], body: list[list[str]]) -> str:
 
 
 def words(text: str) -> str:
-    """A name from a record in the words of the pages."""
-    return re.sub(r"\ban? (element|row|second|pixel)\b", r"per \1", text)
+    """A name from a record in the words of the pages.
+
+    >>> words("updates a second"), words("less a second head's")
+    ('updates per second', "less a second head's")
+    """
+    return re.sub(r"\ban? (element|row|second(?! head)|pixel)\b", r"per \1", text)
 
 
 def goal(bar: Bar) -> str:
@@ -366,8 +370,8 @@ def _linear() -> tuple[str, str, str, str]:
     here = (
         f"{figure['Dynamic Ridge, faster than RidgeCV'].value:.0f} × faster than `RidgeCV` and "
         f"{figure['Dynamic Lasso, faster than LassoCV'].value:.0f} × faster than `LassoCV`, with errors at most "
-        f"{worst.value:.3f} of theirs on real sets; sparse priors "
-        f"with {short(1 / sparse, 1)} of the error of the best possible λ"
+        f"{worst.value:.3f} times theirs on real sets; sparse priors have "
+        f"{short(1 / sparse, 1)} times the error of the best possible λ"
     )
     lost = figure["spike and slab below the transition, better than the oracle λ"]
     text = "" if lost.met else f"spike and slab beyond the lasso's phase transition ({lost.case})"
@@ -380,7 +384,7 @@ def _ngboost() -> tuple[str, str, str, str]:
     sets = len(rows("networks", "Test NLL"))
     here = f"networks: mean rank by likelihood {rank.value:.1f} against {rank.bar:.1f} on {sets} sets"
     tie = "a deep ensemble has the same mean rank and takes less time"
-    lost = f"takes up to {time.value:.1f} × its time; {tie}"
+    lost = f"takes up to {time.value:.1f} times as long; {tie}"
     return "distributions for tables, by boosting", here, lost, "networks"
 
 
@@ -415,16 +419,16 @@ EXTRAS = {
     "arrow": "Parquet, Feather and Arrow files",
     "dask": "tables beyond memory, clusters",
     "cli": "the `likely` command, with reports",
-    "boosting": "faster and better trees in `likely.tabular`",
-    "gpu": "fused kernels on a GPU (PyTorch's CUDA builds bring Triton along)",
+    "boosting": "LightGBM's trees in `likely.tabular`, which are faster and better",
+    "gpu": "fused kernels on a GPU (PyTorch's CUDA builds include Triton)",
     "lightning": "Lightning",
     "transformers": "Hugging Face's `Trainer`, Accelerate",
     "torchmetrics": "torchmetrics",
     "mapie": "MAPIE",
     "onnx": "export to ONNX",
     "all": "everything above that most people want",
-    "integrations": "every library of the integrations",
-    "peers": "benchmarks: the libraries that are compared with",
+    "integrations": "all libraries of the integrations",
+    "peers": "the libraries that benchmarks compare with",
     "docs": "building this site",
     "dev": "tests and checks",
 }
@@ -446,6 +450,21 @@ VERSUS: dict[str, Callable[[], tuple[str, str, str, str]]] = {
 def comparison_block() -> str:
     """What people use today beside what is here, ties and losses included."""
     return markdown(HEADER, list(comparison(rows, bars)))
+
+
+def ties_block() -> str:
+    """The detectors of PyOD whose AUC does not differ significantly from that of the default."""
+    table = rows("outliers", "25 sets, fitted and scored")
+    names = [row["detector"] for row in table[1:] if row["p, AUC"] is not None and row["p, AUC"] > 0.05]
+    names = [name for name in names if name not in ("ScatterDetector", "PCA+S", "AE+S")]
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def best_block(file: str, caption: str, name: str, digits: str) -> str:
+    """Our score over the best rival's on one set."""
+    (row,) = [row for row in rows(file, caption) if row["set"].rstrip("*") == name]
+    rivals = [value for key, value in row.items() if key not in ("set", "likely") and value is not None]
+    return short(row["likely"] / min(rivals), int(digits))
 
 
 def verdicts_block() -> str:
@@ -477,6 +496,8 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "printed": printed_block,
     "below": below_block,
     "comparison": comparison_block,
+    "best": best_block,
+    "ties": ties_block,
     "versus": versus_block,
     "verdicts": verdicts_block,
     "extras": extras_block,

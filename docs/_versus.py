@@ -6,6 +6,7 @@ contains no difference, the row says "tie". A speed is that of the slowest and o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,17 +18,30 @@ HEADER = ["job", "today", "here, by how much", "where not", "measured by"]
 MACHINES = {"losses-arm": "two ARM cores", "losses": "two Xeon cores", "losses-h200": "an H200"}
 
 
-def gain(interval: Interval, digits: int, bar: float = 0) -> str:
-    """A gain of which more is better, and what it is where its interval contains the bar.
+def gain(interval: Interval, digits: int) -> str:
+    """A difference of which more is better, in words.
 
     >>> gain(Interval(0.2, 0.1, 0.3), 1), gain(Interval(0.2, -0.1, 0.5), 1), gain(Interval(-2, -3, -1), 0)
-    ('better by 0.2 (0.1 to 0.3)', 'tie: 0.2 (−0.1 to 0.5)', 'worse by 2 (1 to 3)')
+    ('gain 0.2 (0.1 to 0.3): better', 'gain 0.2 (−0.1 to 0.5): a tie', 'gain −2 (−3 to −1): worse')
     """
-    if interval.low > bar:
-        return f"better by {interval.text(digits)}"
-    if interval.high < bar:
-        return f"worse by {Interval(-interval.value, -interval.high, -interval.low).text(digits)}"
-    return f"tie: {interval.text(digits)}"
+    return f"gain {interval.text(digits)}: {judged(interval.low > 0, interval.high < 0)}"
+
+
+def quotient(ours: list[float], theirs: list[float], digits: int) -> str:
+    """How many times as high our errors are, in words.
+
+    >>> quotient([1.0, 2.0, 4.0], [2.0, 4.0, 8.0], 2)
+    '0.50 times as high: better'
+    >>> quotient([1.0, 2.0, 4.0], [1.0, 1.0, 8.0], 2)
+    '1.00 (0.18 to 5.59) times as high: a tie'
+    """
+    interval = ratio(ours, theirs)
+    return f"{interval.text(digits)} times as high: {judged(interval.high < 1, interval.low > 1)}"
+
+
+def judged(better: bool, worse: bool) -> str:
+    """The verdict of an interval; a tie if no difference lies in it."""
+    return "better" if better else "worse" if worse else "a tie"
 
 
 def comparison(rows: Rows, bars: Figures) -> Iterator[list[str]]:
@@ -55,7 +69,7 @@ def losses(bars: Figures) -> Iterator[list[str]]:
         slow, fast = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         text = f"{times[slow]:.0f} × faster on {slow}, {times[fast]:.0f} × on {fast}"
         compiled = bars("losses-h200")[f"NVIDIA H200, device, compiled{by_hand}: the time by hand"].value
-        lost = f"up to {compiled:.1f} times the time of a loss by hand that `torch.compile` compiles"
+        lost = f"under `torch.compile`, takes up to {compiled:.1f} times as long as a loss by hand"
         yield [job, today, text, lost, "`losses`"]
     gpu = {name.removeprefix("NVIDIA H200, "): bar.value for name, bar in bars("losses-h200").items()}
     small, large = (f"{gpu[f'softmax {count}: the time of Liger']:.2f}" for count in (32000, 128256))
@@ -93,16 +107,16 @@ def linear(rows: Rows, bars: Figures) -> Iterator[list[str]]:
     """Test errors on real sets, and times."""
     table, figures = rows("linear", "Test error"), bars("linear")
     for name, ours in (("RidgeCV", "Dynamic Ridge"), ("LassoCV", "Dynamic Lasso")):
-        times = f"{figures[f'{ours}, faster than {name}'].value:.0f} × faster at least"
-        error = ratio([row[ours] for row in table], [row[name] for row in table])
-        tied = "tie" if error.low <= 1 <= error.high else "worse" if error.low > 1 else "better"
-        text = f"{times}; error {tied}: {error.text(3)} of its, {len(table)} sets"
+        times = f"at least {figures[f'{ours}, faster than {name}'].value:.0f} × faster"
+        error = quotient([row[ours] for row in table], [row[name] for row in table], 3)
+        text = f"{times}; error {error}, {len(table)} sets"
         yield ["regularised linear models", f"`{name}`", text, "two Xeon cores only", "`linear`"]
-    worst = figures["robust regression, error over the best peer's"].case
+    case = figures["robust regression, error over the best peer's"].case
+    worst = re.sub(r"^d (\d+), Y (\d+%)$", r"columns \1, wrong targets \2", case)
     robust = figures["robust regression, error over the best peer's"].value
     time = figures["robust regression, time over RANSAC's"].value
-    text = f"error at most {robust:.2f} times the best peer's; {time:.2f} of RANSAC's time"
-    yield ["robust lines", "Huber, RANSAC, Theil-Sen, Tukey", text, f"worst: {worst}", "`linear`"]
+    text = f"error at most {robust:.2f} times that of the best peer, in {time:.2f} of RANSAC's time"
+    yield ["robust lines", "Huber, RANSAC, Theil-Sen, Tukey", text, f"worst case: {worst}", "`linear`"]
 
 
 def tables(rows: Rows) -> Iterator[list[str]]:
@@ -123,17 +137,18 @@ def tables(rows: Rows) -> Iterator[list[str]]:
             table = new if len(new) >= 5 else found
             if not table:
                 continue
-            lost += [f"{measure}: defaults were chosen on other splits of these"] if table is found else []
-            score = ratio([row["likely"] for row in table], [row[name] for row in table])
-            tied = "tie" if score.low <= 1 <= score.high else "worse" if score.low > 1 else "better"
+            lost += [f"{measure}: our defaults were chosen on other splits of these tables"] if table is found else []
+            score = quotient([row["likely"] for row in table], [row[name] for row in table], 2)
             lower = sum(row["likely"] < row[name] for row in table)
-            texts.append(f"{measure} {tied}: {score.text(2)} of its, lower on {lower} of {len(table)} tables")
+            texts.append(f"{measure} {score}, lower on {lower} of {len(table)} tables")
             worst = max(table, key=lambda row: row["likely"] / row[name])
             if worst["likely"] > worst[name]:
-                lost.append(f"{measure} {worst['likely'] / worst[name]:.2f} times its on {worst['set'].rstrip('*')}")
+                lost.append(
+                    f"{measure} {worst['likely'] / worst[name]:.2f} times as high on {worst['set'].rstrip('*')}"
+                )
         if name == "LightGBM":
-            times = [row["likely"] / row[name] for row in seconds.values()]
-            lost.append(f"{sorted(times)[len(times) // 2]:.1f} times its time in the median")
+            longer = [row["likely"] / row[name] for row in seconds.values()]
+            lost.append(f"takes {sorted(longer)[len(longer) // 2]:.1f} times as long (median)")
         yield ["tables", f"{name}, defaults", "; ".join(texts), "; ".join(lost), "`tabular`"]
 
 
@@ -144,7 +159,7 @@ def forecasts(rows: Rows, bars: Figures) -> Iterator[list[str]]:
         found = mean([row[name] - row["default"] for row in nll])
         own = bars("networks").get(f"time over {name}'s")  # a figure of its own, where there is one
         slowest = own.value if own else max(1 / row[name] for row in seconds)
-        time = f"takes up to {slowest:.1f} times its time" if slowest > 1 else ""
+        time = f"takes up to {slowest:.1f} times as long" if slowest > 1 else ""
         lower = sum(row["default"] < row[name] for row in nll)
         text = f"NLL {gain(found, 2)}, lower on {lower} of {len(nll)} sets"
         yield ["distributions for tables", name, text, time, "`networks`"]
@@ -157,15 +172,17 @@ def outliers(rows: Rows) -> Iterator[list[str]]:
     rivals = [row for row in table[1:] if row["detector"] not in ("ScatterDetector", "PCA+S", "AE+S")]
     best = max(rivals, key=lambda row: row["mean AUC"])
     ties = [row["detector"] for row in rivals if row["p, AUC"] > 0.05]
-    yield ["outliers, 25 sets", f"PyOD: {best['detector']}, its best",
-           f"tie: AUC {ours['mean AUC']:.3f} against {best['mean AUC']:.3f} (p = {best['p, AUC']:.2f}), AP "
-           f"{ours['mean AP']:.3f} against {best['mean AP']:.3f} (p = {best['p, AP']:.2f})", "",
-           "`outliers`"]  # fmt: skip
+    kind = "a tie" if best["detector"] in ties else "better"
+    text = (
+        f"{kind}: AUC {ours['mean AUC']:.3f} against {best['mean AUC']:.3f} (p = {best['p, AUC']:.2f}), AP "
+        f"{ours['mean AP']:.3f} against {best['mean AP']:.3f} (p = {best['p, AP']:.2f})"
+    )
+    yield ["outliers, 25 sets", f"PyOD: {best['detector']}, its best", text, "", "`outliers`"]
     others = [row for row in rivals if row["detector"] not in ties]
     worst, nearest = min(row["mean AUC"] for row in others), max(row["mean AUC"] for row in others)
     text = f"better: AUC {ours['mean AUC']:.3f} against {worst:.3f} to {nearest:.3f} (p < .05 each)"
     names = [row["detector"] for row in others]
-    yield ["", f"PyOD: {', '.join(names)}", text, f"ties: {', '.join(ties)}", "`outliers`"]
+    yield ["outliers, 25 sets", f"PyOD: {', '.join(names)}", text, f"ties: {', '.join(ties)}", "`outliers`"]
 
 
 def labels(rows: Rows) -> Iterator[list[str]]:
@@ -175,7 +192,13 @@ def labels(rows: Rows) -> Iterator[list[str]]:
         found = mean([row["likely"] - row["cleanlab"] for row in table])
         below = sum(row["likely"] < row["cleanlab"] - 0.001 for row in table)
         text = f"average precision {gain(found, 4 if kind == 'labels' else 3)}, {len(table)} cases"
-        yield [f"wrong {kind}", "cleanlab", text, f"below it by more than .001 in {below} of {len(table)}", "`audit`"]
+        yield [
+            f"wrong {kind}",
+            "cleanlab",
+            text,
+            f"lower by more than .001 in {below} of {len(table)} cases",
+            "`audit`",
+        ]
 
 
 def row_store(bars: Figures) -> Iterator[list[str]]:
@@ -184,5 +207,5 @@ def row_store(bars: Figures) -> Iterator[list[str]]:
     for name in ("dense Adam", "SparseAdam"):
         bar = figures[f"CPU, faster than {name}"]
         text = f"{bar.value:.1f} × faster (± {bar.spread:.1f}), two Xeon cores"
-        lost = f"{other[f'CPU, faster than {name}'].value:.1f} × with a small table on 16 Xeon cores"
+        lost = f"only {other[f'CPU, faster than {name}'].value:.1f} × faster with a small table on 16 Xeon cores"
         yield ["a parameter per row, 1.3 million rows", name, text, lost, "`tables`"]

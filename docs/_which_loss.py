@@ -5,36 +5,42 @@ from html import escape
 # (depth, answer, the name it leads to)
 TARGET = (
     (0, "a number", ""),
-    (1, "similar errors everywhere, no outliers", "NormalLoss"),
-    (1, "the median counts, not the mean", "LaplaceLoss"),
+    (1, "similar errors, no outliers", "NormalLoss"),
+    (1, "slightly heavier tails", "LogisticLoss"),
+    (1, "heavy tails", "StudentTLoss"),
     (1, "some targets are wrong", "RobustLoss"),
-    (1, "tails are heavy", "StudentTLoss"),
-    (1, "errors are larger on one side", "SkewStudentTLoss"),
-    (1, "a quantile counts", "AsymmetricLaplaceLoss"),
-    (0, "a positive number, errors as ratios", "GammaLoss"),
+    (1, "some wrong, threshold known", "HuberLoss"),
+    (1, "larger errors on one side", "SkewStudentTLoss"),
+    (1, "the median is needed", "LaplaceLoss"),
+    (1, "a quantile is needed", "AsymmetricLaplaceLoss"),
+    (0, "a positive number", ""),
+    (1, "errors are ratios", "GammaLoss"),
+    (1, "its logarithm is normal", "LogNormalLoss"),
     (0, "a share between 0 and 1", "BetaLoss"),
     (0, "an angle", "VonMisesLoss"),
     (0, "a count", ""),
-    (1, "as spread as Poisson's", "PoissonLoss"),
-    (1, "more spread than that", "NegativeBinomialLoss"),
-    (1, "with more zeros than that", "ZeroInflatedPoissonLoss"),
+    (1, "its variance is its mean", "PoissonLoss"),
+    (1, "more spread", "NegativeBinomialLoss"),
+    (1, "many zeros", "ZeroInflatedPoissonLoss"),
+    (1, "many zeros, more spread", "ZeroInflatedNegativeBinomialLoss"),
     (0, "one of several ordered grades", "OrdinalLoss"),
     (0, "one of several classes", "SoftmaxLoss"),
-    (0, "yes or no, perhaps for many", "BernoulliLoss"),
+    (0, "yes or no, perhaps several", "BernoulliLoss"),
     (0, "the next token", "TokenTemperature"),
     (0, "several of these at once", "MultiTaskLoss"),
 )
 NOISE = (
-    (0, "on nothing: it is one number", "Global()"),
-    (0, "on the input, and the input shows it", "Predicted(width)"),
-    (0, "on the row: some rows are wrong", "Data(rows)"),
-    (0, "I know it already", "Fixed(2.0)"),
+    (0, "nothing: it is one number", "Global()"),
+    (0, "the input", "Predicted(width)"),
+    (0, "the row: some are wrong", "Data(rows)"),
+    (0, "nothing, and it is known", "Fixed(2.0)"),
 )
-WIDTH, STEP, LEAF, HEADING = 600, 40, 342, 46
+WIDTH, STEP, LEAF, HEADING = 600, 40, 310, 46
+SMALL = 26  # more letters than this are set in a smaller type
 
 
 def tree(question: str, answers: tuple[tuple[int, str, str], ...], top: int) -> tuple[list[str], int]:
-    """A question and the answers below it, each tied to the one it refines; and where it ends."""
+    """A question and the answers below it, each joined to the one it refines; and the height at which it ends."""
     drawn = [f'<text x="0" y="{top + 24}" class="question">{escape(question)}</text>']
     y, last = top + HEADING, {}
     for depth, answer, leaf in answers:
@@ -46,7 +52,8 @@ def tree(question: str, answers: tuple[tuple[int, str, str], ...], top: int) -> 
         if leaf:
             drawn.append(f'<a href="api/generated/likely.{leaf.split("(")[0]}.html">')
             drawn.append(f'<rect x="{LEAF}" y="{y + 4}" width="{WIDTH - LEAF - 1}" height="{STEP - 8}" rx="6"/>')
-            drawn.append(f'<text x="{LEAF + 14}" y="{middle + 6}" class="leaf">{escape(leaf)}</text></a>')
+            small = " small" if len(leaf) > SMALL else ""
+            drawn.append(f'<text x="{LEAF + 14}" y="{middle + 6}" class="leaf{small}">{escape(leaf)}</text></a>')
         y += STEP
     return drawn, y
 
@@ -54,7 +61,7 @@ def tree(question: str, answers: tuple[tuple[int, str, str], ...], top: int) -> 
 def picture() -> str:
     """Both trees as one piece of SVG whose colours are the page's."""
     first, y = tree("1  What is the target?", TARGET, 0)
-    second, y = tree("2  On what does its noise depend?", NOISE, y + 26)
+    second, y = tree("2  What does its noise depend on?", NOISE, y + 26)
     body = "\n".join(first + second)
     return (
         f'<svg class="which-loss" viewBox="0 0 {WIDTH} {y + 4}" role="img" aria-label="A decision tree: what the '

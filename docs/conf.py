@@ -153,6 +153,7 @@ def generate(app: Sphinx) -> None:
     )
     folder.joinpath("which-loss.html").write_text(_which_loss.picture())
     folder.joinpath("likelihoods.md").write_text(_likelihoods.page())
+    folder.joinpath("losses.md").write_text(_likelihoods.losses())
     folder.joinpath("benchmarks.md").write_text(_benchmarks.page())
     folder.joinpath("loss-sizes.md").write_text(_size_page.page(_benchmarks.STORED))
     folder.joinpath("paper.md").write_text(_paper.page())

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import _benchmarks
 import _stored
 import pytest
 
@@ -28,6 +29,14 @@ def test_every_stored_number_is_closed(name: str) -> None:
 def test_the_readme_and_the_comparison_give_the_same_figures() -> None:
     comparison = PAGES["docs/comparison.md"].read_text(encoding="utf-8")
     assert [library for library in _stored.VERSUS if f"versus | {library} " not in comparison] == []
+
+
+def test_the_page_of_benchmarks_begins_with_the_result() -> None:
+    page = _benchmarks.page()
+    met, missed = page.count(" | ✓ |"), page.count(" | ✗ |")
+    assert page.startswith(f"**{met} of {met + missed} goals are met.**")
+    anchors = re.findall(r"^\| \[.*?\]\(#([\w-]+)\)", page, re.MULTILINE)
+    assert anchors == [_benchmarks.slug(title) for title in re.findall(r"^## (.*)$", page, re.MULTILINE)]
 
 
 def test_every_extra_is_explained() -> None:

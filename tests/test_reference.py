@@ -12,9 +12,11 @@ from typing import Any
 
 import _likelihoods
 import _reference
+import _which_loss
 
 import likely
 from likely import integrations
+from likely.likelihoods import LIKELIHOODS
 from pairwise import together
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -116,3 +118,14 @@ def test_every_name_has_a_page(tmp_path: Path) -> None:
     }
     hidden = tuple(f"{module}." for module in INNER)  # their pages name what is for users
     assert [name for name, thing in public.items() if id(thing) not in shown and not name.startswith(hidden)] == []
+
+
+def test_every_loss_is_listed_and_chosen() -> None:
+    losses = {record.loss.__name__ for record in LIKELIHOODS.values()}
+    table = _likelihoods.losses()
+    assert {name for name in losses if table.count(f":class:`~likely.{name}`\n") != 1} == set()
+    chosen = [leaf for _, _, leaf in _which_loss.TARGET if leaf]
+    assert losses | {"MultiTaskLoss", "TokenTemperature"} == set(chosen)
+    assert len(chosen) == len(set(chosen))
+    guide = DOCS.joinpath("which-loss.md").read_text(encoding="utf-8")
+    assert [name for name in losses if f"| `{name}` |" not in guide] == []

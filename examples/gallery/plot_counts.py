@@ -4,7 +4,7 @@ Counts that vary more than they should
 
 Visitors per hour: weather and chance make them vary far more than a Poisson count of the same mean.
 :class:`~likely.NegativeBinomialLoss` is the Poisson likelihood with a dispersion that learns. The
-expected count stays what it was; the range around it gets the right width.
+expected count is unchanged; the range around it gets the right width.
 """
 
 import matplotlib.pyplot as plt

@@ -2,10 +2,10 @@ r"""
 Ninety percent, everywhere
 ==========================
 
-An interval of one width for all rows can hold nine targets of ten on average and still be wrong on
+An interval of the same width for all rows can hold nine targets in ten on average and still be wrong on
 every single row: too wide where the noise is small, too narrow where it is large.
 :class:`~likely.tabular.NetworkRegressor` predicts a distribution for every row, and its intervals
-hold what they promise for easy rows and for hard ones.
+have their nominal coverage for easy rows and for hard ones.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ y = np.sin(2 * X[:, 0]) + X[:, 1] / 2 + scale * rng.normal(size=6000)
 train, test = slice(0, 2000), slice(2000, None)
 
 # %%
-# ``scale`` sets what a row's scale depends on: on nothing, or on the input, which is the
+# ``scale`` sets what the scale of a row depends on: nothing, or the input, which is the
 # default.
 
 

@@ -3,7 +3,7 @@ Which wines are odd, and why
 ============================
 
 :class:`~likely.outliers.LikelihoodDetector` scores every row of a table and splits the score into
-what each column adds to it. So an outlier comes with its reasons.
+the contributions of the columns. So every outlier has its reasons.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ wine = load_wine(as_frame=True)
 X = wine.data
 
 # %%
-# No labels, nothing to tune. The parts of a row add up to its score.
+# There are no labels and no options to tune. The contributions of a row add up to its score.
 
 detector = LikelihoodDetector(random_state=0).fit(X)
 score, parts = detector.outlier_score(X), detector.explain(X)
@@ -24,8 +24,8 @@ oddest = np.argsort(score)[::-1][:7]
 assert np.allclose(parts.sum(axis=1), score)
 
 # %%
-# The darker a cell, the more of the row's score is its column's; the number in it is the value, in
-# deviations from the column's mean.
+# The darker a cell, the larger the contribution of its column; the number in it is the value, in
+# standard deviations from the mean of the column.
 
 deviations = (X - X.mean()) / X.std()
 shown = parts.iloc[oddest]

@@ -2,8 +2,8 @@ r"""
 Guess the lower half
 ====================
 
-A network sees the upper half of a digit and predicts the lower one, pixel by pixel, each with a
-scale of its own. The scale is bright where the stroke could go on in several ways, and dark where
+A network sees the upper half of a digit and predicts the lower one, pixel by pixel, with a scale
+per pixel. The scale is bright where the stroke could continue in several ways, and dark where
 nobody ever writes.
 """
 
@@ -21,8 +21,8 @@ upper, lower = images[:, :32], images[:, 32:]
 train, test = slice(0, 1500), slice(1500, None)
 
 # %%
-# ``Predicted(128, (32,))`` reads a scale for each of the 32 pixels off the hidden layer. β-NLL
-# (``beta``) keeps uncertain pixels from being given up.
+# ``Predicted(128, (32,))`` predicts a scale for each of the 32 pixels from the hidden layer. With
+# β-NLL (``beta``) uncertain pixels keep enough weight to be learned.
 
 first = nn.Sequential(nn.Linear(32, 128), nn.ReLU(), nn.Dropout(0.3))
 hidden = nn.Sequential(first, nn.Linear(128, 128), nn.ReLU())
@@ -38,7 +38,7 @@ for _ in range(40):
         optimizer.step()
 
 # %%
-# Digits that were not trained on.
+# Digits that were not used in training.
 
 step.eval()
 picked = [int((labels[test] == digit).nonzero()[2]) for digit in (0, 2, 3, 5, 6, 7, 9)]

@@ -2,10 +2,10 @@ r"""
 Two tasks, no weight to search
 ==============================
 
-One network predicts a length in centimetres and a ratio. How much should the small errors of the
-ratio weigh against the large ones of the length? The answer is usually searched for, one training
-for each weight. In :class:`~likely.MultiTaskLoss` each task has a scale that learns, and the scales
-are the weight.
+One network predicts a length in centimetres and a ratio. How should the small errors of the ratio be
+weighted against the large errors of the length? Usually the weight is found by a search, with one
+training per candidate. In :class:`~likely.MultiTaskLoss` each task has a scale that learns, and the
+scales determine the weights.
 """
 
 import matplotlib.pyplot as plt
@@ -50,7 +50,7 @@ fixed = [explained(1.0, 10**-power) for power in (-0.5, 0, 0.5, 1, 1.5, 2, 3, 4)
 weight, learned = explained(likely.Global(), likely.Global())
 
 # %%
-# The learned weight lies where both tasks are served.
+# With the learned weight, the errors of both tasks are low.
 
 fig, ax = plt.subplots(figsize=(7.0, 4.8), layout="constrained")
 weights, scores = zip(*fixed, strict=True)

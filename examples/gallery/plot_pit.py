@@ -2,10 +2,10 @@ r"""
 Is the forecast honest?
 =======================
 
-A forest's spread between its trees is a common, and poor, measure of how sure it is. The PIT, the
-level of its own forecast at which each target falls, should be uniform.
-:class:`~likely.calibration.IsotonicScale`, fitted on rows left out, repairs the forecasts as a
-whole: scale, tails and skew.
+The spread between the trees of a forest is a common, and poor, measure of its uncertainty. The PIT
+(probability integral transform), the level of the forecast distribution at which each target lies,
+should be uniform. :class:`~likely.calibration.IsotonicScale`, fitted to held-out rows, corrects the
+whole shape of the forecasts: scale, tails and skew.
 """
 
 import matplotlib.pyplot as plt
@@ -25,14 +25,14 @@ trees = np.stack([tree.predict(X) for tree in forest.estimators_])
 mean, spread = trees.mean(0), trees.std(0)
 
 # %%
-# Every calibrator of scales takes a mean, a scale (or None) and the targets, and gives a
-# distribution.
+# Every calibrator of scales is fitted to means, scales (or None) and targets, and returns
+# distributions.
 
 calibrator = IsotonicScale().fit(mean[held_out], spread[held_out], y[held_out])
 repaired = calibrator.distribution(mean[test], spread[test])
 
 # %%
-# A U shape means forecasts that are too narrow. The grey band is what chance allows.
+# A U shape means forecasts that are too narrow. Random variation lies within the grey band.
 
 fig, axes = plt.subplots(1, 2, figsize=(7.6, 4.8), layout="constrained", sharey=True)
 as_it_is = {"mean": mean[test], "scale": spread[test]}

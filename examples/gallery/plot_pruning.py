@@ -3,8 +3,8 @@ A prior that prunes
 ===================
 
 Thirty inputs, five of which matter (Friedman's function). :class:`~likely.priors.LaplacePrior` with
-a scale for each weight is added to the loss of a small network: weights that earn it widen their
-scale and are left alone, the rest go to zero. Its strength does not have to be chosen.
+a scale per weight is added to the loss of a small network. Useful weights increase their scale and
+are hardly shrunk; the others go to zero. There is no strength to choose.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ train, test = slice(0, 500), slice(500, None)
 
 
 # %%
-# ``prior()`` is in nats for the whole set; ``prune_`` sets to zero what is as good as zero.
+# ``prior()`` is in nats for the whole training set; ``prune_`` sets negligible weights to zero.
 
 
 def learn(pruned, steps=800):
@@ -42,8 +42,8 @@ def learn(pruned, steps=800):
 
 
 # %%
-# The first layer, input by input. The network has found which inputs there are, and errs less on
-# new rows.
+# The first layer, input by input. The network uses only the inputs that matter, and has a lower error
+# on new rows.
 
 fig, axes = plt.subplots(2, 1, figsize=(7.4, 5.2), layout="constrained", sharex=True)
 for ax, pruned, name in zip(axes, (False, True), ("No prior", "With it"), strict=True):

@@ -2,9 +2,10 @@ r"""
 A classifier that is as sure as it is right
 ===========================================
 
-A network that was trained until it fits is more confident than it should be. It stays as it is:
-rows that it was not trained on give :class:`~likely.calibration.CalibratedClassifier` one
-temperature, which divides the logits and repairs the confidence without changing a single answer.
+A network that was trained until it fits is more confident than it should be. The
+network is not changed: :class:`~likely.calibration.CalibratedClassifier` learns one temperature from
+rows that were not used in training. It divides the logits, which corrects the confidence without
+changing any predicted class.
 """
 
 import matplotlib.pyplot as plt
@@ -31,7 +32,7 @@ calibrated.fit(X[held_out], y[held_out])
 assert (network.predict(X[test]) == calibrated.predict(X[test])).all()
 
 # %%
-# On the diagonal, confidence is what it says. The bars are 90% intervals for each dot; the
+# On the diagonal, the confidence equals the accuracy. The bars are 90% intervals for each dot; the
 # histogram shows where rows are.
 
 fig, ax = plt.subplots(figsize=(5.4, 5.8), layout="constrained")

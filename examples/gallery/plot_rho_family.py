@@ -2,9 +2,9 @@ r"""
 One family from Cauchy's tails to the normal
 ============================================
 
-The shape α of Barron's density ρ sets how surprising a far value is. It does not have to be
-chosen: fitted to samples of a Cauchy, a logistic and a normal distribution, α and the scale find the tails
-that are there.
+The shape α of Barron's density ρ sets how unlikely large values are. It does not have to be
+chosen: fitted to samples of a Cauchy, a logistic and a normal distribution, α and the scale adapt to
+their tails.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@ r"""
 Ridge without a search
 ======================
 
-The strength of ridge regression, usually looked for by cross-validation, is a ratio of two
+The strength of ridge regression, usually found by cross-validation, is a ratio of two
 variances: the noise's and the weights'. :class:`~likely.linear.DynamicRidge` learns both from the
 training rows, by the evidence: the probability of the targets with the weights integrated out.
 """
@@ -22,8 +22,8 @@ def error(model):
 
 
 # %%
-# Three levels of noise. The curves know the truth; the dots, where Dynamic Ridge put itself, know
-# the rows only.
+# Three levels of noise. The curves are computed with the true weights; the dots, the strengths that
+# Dynamic Ridge learns, only from the rows.
 
 strengths = np.logspace(-1.5, 4.5, 80)
 fig, ax = plt.subplots(figsize=(7.0, 4.8), layout="constrained")

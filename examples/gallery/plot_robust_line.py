@@ -2,9 +2,9 @@ r"""
 A line through outliers
 =======================
 
-One row in six is ruined, always upwards, and squared error follows. :class:`~likely.RobustLoss` has
-a shape α beside its scale, and both learn with the line: α = 2 is the normal, α = 0 has Cauchy's
-tails, to which a far row is no surprise.
+One row in six is too high by far, and the line of squared error follows these rows.
+:class:`~likely.RobustLoss` has a shape α beside its scale, and both learn with the line: α = 2 is the
+normal, α = 0 has the tails of the Cauchy, under which distant rows are not unlikely.
 """
 
 import matplotlib.pyplot as plt
@@ -39,8 +39,8 @@ squared, _ = fit(likely.NormalLoss())
 robust, alpha = fit(likely.RobustLoss())
 
 # %%
-# The robust line is where it would be without the ruined rows. Its α leaves 2 as soon as the
-# residuals show long tails.
+# The robust line is where it would be without the wrong rows. Its α moves away from 2 as soon as the
+# residuals have long tails.
 
 fig, (ax, side) = plt.subplots(1, 2, figsize=(7.6, 4.8), layout="constrained", width_ratios=[3, 2])
 clean = torch.ones(150, dtype=bool)

@@ -2,9 +2,9 @@ r"""
 Principal components of what can be trusted
 ===========================================
 
-A few readings taken with the wrong settings turn the first principal component towards themselves.
-:class:`~likely.linear.RobustPCA` has a scale for each row: a row far from the line widens its own
-scale and stops pulling.
+A few readings taken with the wrong settings turn the first principal component towards them.
+:class:`~likely.linear.RobustPCA` has a scale per row: a row far from the line has a large scale, and
+hardly any influence.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,7 @@ wrong, sound = robust.weights_[:30], robust.weights_[30:]
 print(f"mean weight of the wrong rows {wrong.mean():.2f}, of the others {sound.mean():.2f}")
 
 # %%
-# The size of a point is its weight: the wrong rows have next to none.
+# The size of a point is its weight: the wrong rows have almost none.
 
 fig, ax = plt.subplots(figsize=(7.0, 4.8), layout="constrained")
 ax.scatter(*X.T, s=8 + 34 * robust.weights_, color="0.5", edgecolor="white", linewidth=0.4)

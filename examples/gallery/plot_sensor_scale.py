@@ -2,9 +2,9 @@ r"""
 How sure, and where
 ===================
 
-A sensor that gets noisier with the temperature. :class:`~likely.Predicted` reads the scale off the
-input while a network learns the mean; what :meth:`~likely.LikelihoodLoss.distribution` returns is a
-torch distribution, with quantiles.
+A sensor that gets noisier with the temperature. :class:`~likely.Predicted` predicts the scale from the
+input while a network learns the mean; :meth:`~likely.LikelihoodLoss.distribution` returns a torch
+distribution, with quantiles.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ noise = 0.05 + 0.6 * x**3
 y = torch.sin(6 * x) + noise * torch.randn(600, 1)
 
 # %%
-# ``Supervised`` joins model and loss, and ``features`` names the layer that the scale is read off.
+# ``Supervised`` joins model and loss, and ``features`` names the layer from which the scale is predicted.
 
 model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
 loss_fn = likely.NormalLoss(scale=likely.Predicted(64), beta=0.5)
@@ -31,7 +31,7 @@ for _ in range(1200):
     optimizer.step()
 
 # %%
-# The band holds nine of ten rows, at the quiet end as at the noisy one.
+# The band holds nine rows in ten, at the quiet end and at the noisy end.
 
 loss_fn.eval()
 with torch.no_grad():

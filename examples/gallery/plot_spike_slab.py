@@ -2,10 +2,10 @@ r"""
 Sparse weights without cross-validation
 =======================================
 
-100 rows, 200 columns, 15 of which matter. The lasso has to choose: a strength that zeroes the
-useless weights shrinks the useful ones too. :class:`~likely.linear.SpikeSlabRegression` says of
-each weight how likely it is to be there at all, and learns the rest of its prior, and the noise,
-from the same rows.
+100 rows, 200 columns, 15 of which matter. In the lasso, a strength that sets the useless
+weights to zero shrinks the useful ones too. :class:`~likely.linear.SpikeSlabRegression` returns the
+probability that each weight is not zero, and learns the rest of its prior, and the noise, from the
+same rows.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ truth[used] = rng.uniform(1, 2, size=15) * rng.choice([-1, 1], size=15)
 y = X @ truth + rng.normal(size=100)
 
 # %%
-# The lasso's strength is looked for by cross-validation; spike and slab has nothing to look for.
+# The strength of the lasso is chosen by cross-validation; spike and slab has no strength to choose.
 
 lasso = LassoCV(cv=5, random_state=0).fit(X, y)
 slab = SpikeSlabRegression().fit(X, y)

@@ -3,9 +3,9 @@ Where a classifier should doubt itself
 ======================================
 
 A network was trained on two clean moons. In use, one region turns out to be unreliable: there, four
-labels in ten are wrong. :class:`~likely.calibration.DeepTemperature` reads a temperature off the
-input, from some labelled rows of the new kind, and it rises there. The network, and its answers,
-stay as they are.
+labels in ten are wrong. :class:`~likely.calibration.DeepTemperature` learns a temperature that
+depends on the input, from some labelled rows of the new kind, and it is high in that region. The
+network and its predicted classes are not changed.
 """
 
 import matplotlib.pyplot as plt

@@ -4,8 +4,8 @@ Which words cannot be foreseen
 
 A language of sentences "name verb number unit ." in which the verb follows from the name and the
 unit from the verb; names and numbers are drawn at random. :class:`~likely.TokenTemperature` learns
-a temperature for every token of a small model that is already trained: it turns up where the model
-should not trust itself.
+a temperature for every token of a small model that is already trained: it is high where the next word
+cannot be predicted.
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +27,8 @@ def sentences(n):
 
 
 # %%
-# The model: a recurrent network, trained by cross-entropy on few sentences, so that it learns their
-# numbers by heart.
+# The model: a recurrent network, trained by cross-entropy on few sentences, so that it memorises
+# their numbers.
 
 embed, mix, output = nn.Embedding(33, 32), nn.GRU(32, 64, batch_first=True), nn.Linear(64, 33)
 
@@ -47,7 +47,7 @@ for _ in range(150):
     optimizer.step()
 
 # %%
-# The temperatures, learned on sentences that the model has not seen, and without touching it.
+# The temperatures, learned on sentences that the model has not seen, without changing the model.
 
 fresh = sentences(800).reshape(80, 50)
 head = likely.TokenTemperature(64, hidden=(32,), isolated=True)
@@ -60,8 +60,8 @@ for _ in range(250):
     optimizer.step()
 
 # %%
-# The last four of six sentences. The bar at a word is the temperature at which it is foreseen;
-# those of names and numbers are orange.
+# The last four of six sentences. The bar at a word is the temperature of its prediction; those of
+# names and numbers are orange.
 
 shown = sentences(6)
 with torch.no_grad():

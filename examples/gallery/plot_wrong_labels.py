@@ -3,8 +3,8 @@ Wrong labels run hot
 ====================
 
 One label in twenty of scikit-learn's digits is wrong. :class:`~likely.Data` gives every training
-row a temperature of its own. A label the network cannot agree with raises it until the row no
-longer pulls; so the hottest rows are the ones to look at.
+row its own temperature. It rises if the label contradicts the prediction of the network, until the row
+has little influence; so the rows with the highest temperatures are the ones to look at.
 """
 
 import matplotlib.pyplot as plt
@@ -35,7 +35,7 @@ for _ in range(25):
         optimizer.step()
 
 # %%
-# The eighteen hottest rows, with the label that each was given.
+# The eighteen rows with the highest temperatures, and the label of each.
 
 temperature = loss_fn.temperature.value
 hottest = temperature.argsort(descending=True)

@@ -31,7 +31,7 @@ def bench(
     against: Annotated[
         Path,
         typer.Option(
-            help="A folder of earlier runs, for what was not run in OUT before.",
+            help="Folder of earlier runs, for benchmarks without a run in OUT.",
             file_okay=False,
             show_default="experiments/benchmarks/results",
         ),
@@ -39,16 +39,16 @@ def bench(
     full: Annotated[bool, typer.Option("--full", help="losses: every size, all threads, CUDA graphs.")] = False,
     sizes: Annotated[str, typer.Option(help="losses: numbers of elements, such as 1e2,1e4.", show_default=False)] = "",
     device: Annotated[str, typer.Option(help="losses: cpu or cuda; by default both.", show_default=False)] = "",
-    ways: Annotated[str, typer.Option(help="losses: of eager, compiled, graph.", show_default="eager")] = "",
+    ways: Annotated[str, typer.Option(help="losses: some of eager, compiled, graph.", show_default="eager")] = "",
     only: Annotated[
         str, typer.Option(help="losses: such as Normal or Softmax/Data,ρ/Global; large tensors are left out.")
     ] = "",
     keep: Annotated[
-        bool, typer.Option("--keep", help="losses: keep what OUT holds already and this run does not measure.")
+        bool, typer.Option("--keep", help="losses: keep results in OUT that this run does not measure.")
     ] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
 ) -> None:
-    """Hold what we claim against its bar and the last run on this machine; write OUT/bench.html and OUT/NAME.json."""
+    """Compare each claim with its goal and the last run on this machine; write OUT/bench.html and OUT/NAME.json."""
     if listing:
         print_entries(benchmarks.BENCHES)
         return

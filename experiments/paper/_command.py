@@ -27,17 +27,17 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="The folder to write to.", file_okay=False)] = Path("runs"),
     data: Annotated[Path | None, typer.Option(help="The data folder.", envvar="LIKELY_DATA", file_okay=False)] = None,
     everything: Annotated[bool, typer.Option("--all", help="Run every entry.")] = False,
-    fetching: Annotated[bool, typer.Option("--fetch", help="Download first what the data folder lacks.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again also what is finished in OUT.")] = False,
+    fetching: Annotated[bool, typer.Option("--fetch", help="First download missing data sets.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run finished entries of OUT again too.")] = False,
     jobs: Annotated[int, typer.Option(help="Entries at a time, one core each; -1 for all cores.", min=-1)] = 1,
-    backend: Annotated[str, typer.Option(help="Of joblib: loky, dask or ray.")] = "loky",
+    backend: Annotated[str, typer.Option(help="Backend of joblib: loky, dask or ray.")] = "loky",
     scheduler: Annotated[str | None, typer.Option(help="The address of a Dask or Ray cluster.")] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the entries and stop.")] = False,
 ) -> None:
     """Redo tables and figures of the paper and write a report, OUT/report.html.
 
-    Without names, entries that are finished in OUT and would come out the same are kept. An interrupted run goes on
-    where it was.
+    Without names, entries that are finished in OUT and would have the same result are kept. An interrupted run
+    continues where it stopped.
     """
     if listing:
         print_entries(paper.ENTRIES)

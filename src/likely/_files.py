@@ -155,7 +155,7 @@ def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, str | os.PathLike[
     """
     for output in outputs:
         if output.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "this is a folder, and a file is to be written there", str(output))
+            raise IsADirectoryError(errno.EISDIR, "this is a folder, but a file is to be written there", str(output))
         for name, file in inputs.items():
             if file is not None and _same(output, Path(file)):
                 raise ValueError(f"{output} is the file given as {name}, which would be lost: write to another place")

@@ -61,7 +61,7 @@ def check_same_shape(prediction: Tensor, target: Tensor) -> None:
     if prediction.shape != target.shape:
         raise ValueError(
             f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}: "
-            "reshape one to the other, for broadcasting here would pair the wrong rows"
+            "reshape one to the other, because broadcasting would pair the wrong rows"
         )
 
 

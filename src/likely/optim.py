@@ -29,12 +29,12 @@ def param_groups(
     likelihood_weight_decay: float = 0.0,
     **kwargs: Any,
 ) -> list[dict[str, Any]]:
-    """Parameter groups for a torch optimizer: the model at ``lr``, the likelihood at rates of its own.
+    """Parameter groups for a torch optimizer: ``lr`` for the model, and suitable rates for the likelihood.
 
     A scale that all rows share learns ten times as fast as the model, up to a rate of 0.02, so that it keeps up with
     its errors; so do all shared parameters of a likelihood that has a scale, a concentration or a dispersion.
-    Temperatures and the common level of :class:`~likely.Predicted` values learn at the model's rate. How these depend
-    on their d features is learned at 6 / d of it, if d > 6, because all features move a value together.
+    Temperatures and the common level of :class:`~likely.Predicted` values learn at the model's rate. The weights of d
+    features learn at 6 / d of that rate if d > 6, because all features change a value together.
 
     Args:
         model: module, or parameters, to be trained.

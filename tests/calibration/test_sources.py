@@ -279,7 +279,7 @@ class TestRefusals:
             GlobalTemperature().fit(z, cut(self.y, 3), sample_weight=cut(-np.ones(len(self.y)), 3))
         with pytest.raises(ValueError, match="scale must be positive"):
             GlobalScale().fit(cut(np.zeros(9), 3), cut(np.zeros(9), 3), cut(np.ones(9), 3))
-        with pytest.raises(ValueError, match="the table has 600 rows, and what belongs to it has 599"):
+        with pytest.raises(ValueError, match="the table has 600 rows, but its target or weights have 599"):
             GlobalTemperature().fit(z, self.y[:-1])
 
     def test_names_are_of_columns(self, tmp_path: Path) -> None:

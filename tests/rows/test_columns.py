@@ -88,5 +88,5 @@ def test_booleans_are_levels_and_decimals_are_numbers() -> None:
 
 
 def test_words_in_a_column_of_numbers_are_refused_by_its_name() -> None:
-    with pytest.raises(ValueError, match="column 'height' held numbers when this was fitted"):
+    with pytest.raises(ValueError, match="column 'height' held numbers in the fit and does not"):
         as_numbers(pd.Series(["tall"], name="height"))

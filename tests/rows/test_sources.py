@@ -202,7 +202,7 @@ def test_what_is_wrong_is_said_in_one_line_that_names_it(tmp_path: Path) -> None
     assert source is not None
     with pytest.raises(ValueError, match="there is no column 'z': there are a, b"):
         source.with_columns("z")
-    with pytest.raises(ValueError, match="the table has 10 rows, and what belongs to it has 9"):
+    with pytest.raises(ValueError, match="the table has 10 rows, but its target or weights have 9"):
         source.with_columns(np.zeros(9))
 
 

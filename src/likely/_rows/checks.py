@@ -89,13 +89,13 @@ class RowCounts:
     def checked(self, warn: bool = True) -> RowCounts:
         """Return these counts; warn of weights that are no counts and whose mean is far from one."""
         if not self.positive:
-            raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
+            raise ValueError("sample_weight is zero everywhere: it must contain at least one number above zero")
         mean = self.largest * (self.share / self.positive)
         if warn and not self.are_counts and not 0.1 <= mean <= 10:
             warnings.warn(
                 f"sample_weight has a mean of {mean:.3g} and is not made of counts (whole numbers), "
                 "so only its ratios are used, scaled to a mean of one: pass sample_weight * n / sample_weight.sum(), "
-                "n being the number of rows with a positive weight, to say the same without this warning",
+                "n being the number of rows with a positive weight, for the same result without this warning",
                 UserWarning,
                 stacklevel=3,
             )

@@ -30,7 +30,7 @@ def level_codes(column: Any) -> dict[Any, int] | None:
     try:
         levels = {value for value in set(np.asarray(column, dtype=object).tolist()) if not _missing(value)}
     except (TypeError, ValueError):
-        raise ValueError(f"column {column.name!r} holds lists or the like: make columns of numbers or names") from None
+        raise ValueError(f"column {column.name!r} holds lists or similar: make columns of numbers or names") from None
     return {
         level: code for code, level in enumerate(sorted(levels, key=lambda value: (type(value).__name__, str(value))))
     }
@@ -40,7 +40,7 @@ def as_numbers(column: Any) -> Array:
     """Return the numbers of a column, NaN where one is missing; times in days."""
     numbers = _floats(column)
     if numbers is None:
-        raise ValueError(f"column {column.name!r} held numbers when this was fitted, and now it does not")
+        raise ValueError(f"column {column.name!r} held numbers in the fit and does not hold numbers now")
     return numbers
 
 

@@ -50,7 +50,7 @@ class Source(ABC):
     def parts_of(self, other: Any) -> Sequence[Any]:
         """Return the rows of another table or array that belong to each block."""
         if len(other) != len(self):
-            raise ValueError(f"the table has {len(self):,} rows, and what belongs to it has {len(other):,}")
+            raise ValueError(f"the table has {len(self):,} rows, but its target or weights have {len(other):,}")
         ends = zip(self.starts, self.sizes, strict=True)
         return [_safe_indexing(other, slice(start, start + size)) for start, size in ends]
 
@@ -178,7 +178,7 @@ class Dask(Source):
             other = other.rechunk({0: ours})
         parts = _blocks(other)
         if len(parts) != len(self.blocks):
-            raise ValueError(f"the table has {len(self.blocks)} blocks, and what belongs to it has {len(parts)}")
+            raise ValueError(f"the table has {len(self.blocks)} blocks, but its target or weights have {len(parts)}")
         return parts
 
     def run(self, call: Callable[..., T], parts: Sequence[Sequence[Any]]) -> Iterator[T]:
@@ -349,7 +349,7 @@ def _dataset(paths: list[Any]) -> Any:
     files = [file for _, some in found for file in some]
     kinds = {_kind(file): file for file in files}
     if len(kinds) > 1:
-        raise ValueError(f"files of different kinds, {' and '.join(kinds.values())}: name those of one kind")
+        raise ValueError(f"files of different kinds, {' and '.join(kinds.values())}: pass only those of one kind")
     form: Any = _kind(files[0])
     if form == "csv":  # an empty cell is a gap, among texts too
         form = dataset.CsvFileFormat(convert_options=csv.ConvertOptions(strings_can_be_null=True))

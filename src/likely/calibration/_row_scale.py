@@ -27,9 +27,10 @@ class LinearScale(ScaleCalibrator):
 
     :math:`\sigma_i' = c\,\sigma_i\,f(b + w \cdot \tilde x_i)` with the fitted global factor c, standardised features
     and the shifted softplus f at .2. Without features it uses the row's mean and log scale. Since the residuals may
-    have heavier tails than the likelihood, for which the evidence is too optimistic, b and w are multiplied by the
-    share, from 0 to 1, of greatest gain on rows held out in five folds, less ``margin`` standard errors. Where no gain
-    exceeds them, this *is* Global Scaling. For new rows features and scales are clipped to the ranges seen in the fit.
+    have heavier tails than the likelihood, for which the evidence is too optimistic, b and w are multiplied by
+    the factor from 0 to 1 with the greatest gain on rows held out in five folds, less ``margin`` standard errors. If no
+    gain exceeds them, this *is* Global Scaling. For new rows features and scales are clipped to
+    the ranges seen in the fit.
 
     Args:
         likelihood: ``"normal"`` or ``"laplace"``.
@@ -137,8 +138,9 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
 
     :math:`\sigma_i' = c\,\sigma_i\,f(N(\tilde x_i))` with one hidden layer of tanh units and a last layer that starts
     at zero, which *is* Global Scaling. Five networks are trained at once, each on four fifths of the rows, and their
-    outputs averaged; the number of steps is the one of greatest gain on the fifths left out, less ``margin`` standard
-    errors: zero where no gain exceeds them. Without features the networks read the row's mean and log scale.
+    outputs averaged; the number of steps is the one with the greatest gain on the remaining fifths, less ``margin``
+    standard errors; it is zero if no gain exceeds them. Without features the networks read the row's mean
+    and log scale.
 
     Args:
         likelihood: ``"normal"`` or ``"laplace"``.

@@ -276,7 +276,7 @@ class ScaleCalibrator(BaseEstimator):
     def _scales(self, rows: Forecasts) -> Tensor:
         if (rows.answers is not None) != self.has_scale_:
             raise ValueError(
-                f"the calibrator was fitted with{'' if self.has_scale_ else 'out'} scales: do the same here"
+                f"the calibrator was fitted with{'' if self.has_scale_ else 'out'} scales: use it in the same way"
             )
         width, fitted = rows.width, self.n_features_
         if width != fitted and (self.reads_features or (width and fitted)):

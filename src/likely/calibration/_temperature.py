@@ -92,9 +92,9 @@ class GlobalTemperature(TemperatureCalibrator):
     r"""Temperature scaling (Guo et al. 2017; Global Scaling, GS): one temperature for all rows.
 
     It maximises the likelihood of the held-out labels under :math:`\mathrm{softmax}(z / T)`, by Newton's method in
-    :math:`1/T`, where the problem is convex: a start from 2,000 rows, then two passes over all of them, in blocks. Rows
-    without a single error would give T = 0; the probability of an error is then taken to be ½ in n + 1. Logits without
-    spread leave T at one.
+    :math:`1/T`, where the problem is convex: a start from 2,000 rows, then two passes over all of them, in blocks. If
+    all n rows are classified correctly, T would be 0; the probability of an error is then taken to be 0.5 / (n + 1). If
+    all logits are equal, T is one.
 
     Args:
         inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
@@ -271,8 +271,8 @@ class DeepTemperature(DeepCalibrator, _RowTemperature):
     :math:`1/T_i = f(N(\tilde x_i)) / T_0`, relative to the fitted global temperature, where x are the features if
     ``fit`` is given any, else the logits. N has one hidden layer of tanh units and a last layer that starts at zero,
     which *is* Global Scaling. Five networks are trained at once, each on four fifths of the rows, and their outputs
-    averaged; the number of steps is the one of greatest gain on the fifths left out, less ``margin`` standard errors:
-    zero where no gain exceeds them.
+    averaged; the number of steps is the one with the greatest gain on the remaining fifths, less ``margin`` standard
+    errors; it is zero if no gain exceeds them.
 
     Args:
         inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
@@ -318,5 +318,5 @@ class DeepTemperature(DeepCalibrator, _RowTemperature):
         if not self.n_features_:
             return super()._source(logits, features)
         if features is None or features.shape[1] != self.n_features_:
-            raise ValueError(f"this calibrator was fitted with {self.n_features_} features: give them here too")
+            raise ValueError(f"this calibrator was fitted with {self.n_features_} features: pass features= here too")
         return features

@@ -54,7 +54,7 @@ def _text(about: Mapping[str, Section]) -> str:
     lines = []
     for heading, values in about.items():
         lines.append(heading)
-        lines += [f"  {name:<17}{value}" for name, value in values.items()] or ["  (none)"]
+        lines += [f"  {name:<19}{value}" for name, value in values.items()] or ["  (none)"]
     return "\n".join(lines)
 
 

@@ -79,7 +79,7 @@ class Metric(torchmetrics.Metric):
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
-        """False for scores and errors; None for a coverage, of which neither more nor less is better."""
+        """False for scores and errors; None for a coverage, where neither higher nor lower is better."""
         return None if self.function is metrics.interval_coverage else False
 
     def update(self, preds: Any, target: Tensor, sample_weight: Tensor | None = None) -> None:

@@ -124,8 +124,8 @@ class ValueCheck:
                 way = "large" if self.slopes[name] > 0 else "small"
                 warnings.warn(
                     f"{name} of {type(loss).__name__} is still too {way} for the errors of the model after "
-                    f"{self.steps} steps: hand the optimizer likely.param_groups(model, loss_fn, lr=…), or set it at "
-                    "the end by loss_fn.calibrate((model(x), y) for x, y in loader)",
+                    f"{self.steps} steps: pass likely.param_groups(model, loss_fn, lr=…) to the optimizer, or set it "
+                    "at the end by loss_fn.calibrate((model(x), y) for x, y in loader)",
                     UserWarning,
                     stacklevel=6,
                 )
@@ -166,8 +166,8 @@ class OptimizerCheck:
             if not moved:
                 names = [name for name, p in loss.named_parameters() if p.grad is not None]
                 warnings.warn(
-                    f"{', '.join(names)} of {type(loss).__name__} receives gradients but does not move: hand the "
-                    "optimizer likely.param_groups(model, loss_fn, lr=…) instead of model.parameters()",
+                    f"{', '.join(names)} of {type(loss).__name__} receives gradients but does not change: pass "
+                    "likely.param_groups(model, loss_fn, lr=…) to the optimizer instead of model.parameters()",
                     UserWarning,
                     stacklevel=6,
                 )

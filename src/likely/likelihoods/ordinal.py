@@ -111,14 +111,14 @@ def _log1mexp(x: Tensor) -> Tensor:
 
 def _check_values(target: Tensor, cutpoints: Tensor, validate_args: bool | None) -> None:
     if cutpoints.ndim == 0 or cutpoints.shape[-1] == 0:
-        raise ValueError("cutpoints needs a last axis, of one number fewer than there are classes")
+        raise ValueError("cutpoints needs a last axis with one number fewer than there are classes")
     if may_look(cutpoints, validate_args) and not bool((cutpoints.detach().diff(dim=-1) > 0).all()):
-        raise ValueError("cutpoints must increase along the last axis: sort them, and give each class some room")
+        raise ValueError("cutpoints must increase along the last axis: sort them, and leave some distance between them")
     classes = cutpoints.shape[-1] + 1
     if may_look(target, validate_args) and bool(
         ((target < 0) | (target >= classes) | (target != target.round())).any()
     ):
-        raise ValueError(f"target must hold classes 0 to {classes - 1}, as the {classes - 1} cutpoints have it")
+        raise ValueError(f"target must hold classes 0 to {classes - 1}, because there are {classes - 1} cutpoints")
 
 
 def _ends(target: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor]:

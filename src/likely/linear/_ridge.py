@@ -77,9 +77,9 @@ class MultiRidge(DynamicLinearModel):
     r"""Ridge regression that learns a prior scale per weight, or per group of weights (Multi Ridge, M-Ridge).
 
     :math:`w_j \sim N(0, \tau_{g(j)}^2)`. All scales maximise the evidence together (automatic relevance determination).
-    One of m scales is kept only if it adds more than :math:`\frac12 \log nm` nats to the evidence, the price of a
-    parameter that had to be selected; the weights of the others are zero. Where those that are kept do not pay for
-    their choice, as on few rows of noise, all weights share one scale.
+    On n rows, one of m scales is kept only if it adds more than :math:`\frac12 \log nm` nats to the evidence, the price
+    of a selected parameter; the weights of the others are zero. If the scales that are kept do not pay for their
+    selection, as on few rows of noise, all weights share one scale.
 
     Args:
         groups: array of shape (d,) with the group of each column; None for a scale per column.

@@ -52,7 +52,7 @@ class RobustLogisticRegression(LinearClassifier):
         intercept_: intercepts at temperature one, shape (1,) or (C,).
         temperature_coef_: slopes of log T, shape (d,).
         temperature_intercept_: intercept of log T. The median training row has log T = 0, and lower values count as 0.
-        weights_: trust in each training row, from 0 to 1, shape (n,): the inverse of its temperature.
+        weights_: weight of each training row, from 0 to 1, shape (n,): the inverse of its temperature.
         n_iter_: iterations of the last search.
 
     Example:

@@ -196,8 +196,8 @@ def _tell_of_rivals(rows: RobustRows, betas: Array, closeness: Array, best: int)
         return
     if ((closeness < _ALIKE * closeness[best]) & _apart(rows, betas, closeness, best)).any():
         warnings.warn(
-            "two lines that are far apart fit most of the rows about equally well, and one of them is kept: look for "
-            "rows with far inputs or in other units (weights_ is the trust in each row), and fit those that are right",
+            "two very different lines fit most of the rows about equally well, and one of them was chosen: look for "
+            "rows with extreme inputs or other units (weights_ has the weight of each row), and fit again without them",
             stacklevel=2,
         )
 

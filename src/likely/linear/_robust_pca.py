@@ -52,7 +52,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         explained_variance_ratio_: the same as a share of the variance of all columns.
         n_components_: number k of directions.
         scale_: scale s of the residual of a typical row, per dimension.
-        weights_: trust in each training row, from 0 to 1, shape (n,): its weight, at most one.
+        weights_: weight of each training row in the fit, from 0 to 1, shape (n,).
         n_iter_: iterations of the fit that was kept.
 
     Example:

@@ -55,7 +55,7 @@ class RobustLinearRegression(LinearRegressor):
         intercept_: intercept.
         scale_: scale of a trusted row: the small one of the mixture, the common one of data scales, the median of
             predicted ones.
-        weights_: trust in each training row, from 0 to 1, shape (n,): its probability of being an inlier, or its
+        weights_: weight of each training row, from 0 to 1, shape (n,): its probability of being an inlier, or its
             precision relative to that of ``scale_``, at most one.
         n_iter_: iterations made.
         outlier_scale_: large scale of the mixture.

@@ -1,4 +1,4 @@
-"""Outlier detectors: likelihoods in which every row has a scale of its own, which says how far to trust it."""
+"""Outlier detectors: likelihoods in which every row has its own scale, which measures how unusual it is."""
 
 from likely.outliers._likelihood import LikelihoodDetector
 from likely.outliers._scaled import ScaledAutoencoderDetector, ScaledPCADetector

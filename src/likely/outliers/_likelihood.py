@@ -22,22 +22,22 @@ _MIN_STRETCH = 1e-3  # of its square, a distance that changes by less is taken a
 
 
 class LikelihoodDetector(OutlierDetector):
-    r"""Detect outliers by five likelihoods of a row, which show different outliers: the detector to start with.
+    r"""Detect outliers by five likelihoods of a row, each for other kinds of outliers: the detector to start with.
 
-    - ``ellipse``: log σ of the row under one full covariance, as :class:`ScatterDetector` has it;
+    - ``ellipse``: log σ of the row under one full covariance, as in :class:`ScatterDetector`;
     - ``nearest``: log σ² of the row around the nearest of a few rows, in the coordinates in which that covariance is
       the identity: clusters, and what lies between them;
     - ``components``: the density of each principal coordinate, by histograms: dependence of columns;
     - ``columns``: the density of each column, by histograms: rare values;
     - ``tails``: the share of values in each column that are as far out.
 
-    Each is put in units of its own: the median is zero and the upper quartile one. The score is the mean of the three
-    highest of the five, because few outliers are unusual in every view. Missing values and categories are treated as
-    :class:`ScatterDetector` does; a missing value is usual in its own column. Where nine rows of ten have the same
-    number, another is not measured in deviations but counts by how few are as far away, as levels do.
+    Each one is shifted and scaled so that the median is zero and the upper quartile is one. The score is the mean of
+    the three highest of the five, because few outliers are unusual in every view. Missing values and categories are
+    treated as in :class:`ScatterDetector`; in the scores per column a missing value counts as ordinary. If nine rows in
+    ten have the same number, other numbers of that column are scored by their rarity, like levels of a category.
 
     Args:
-        contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
+        contamination: share of new rows to call outliers, or ``"auto"``; the share of training rows may be lower.
         random_state: seed for choosing the reference rows.
 
     Attributes:

@@ -260,23 +260,23 @@ class ScaledDetector(OutlierDetector):
 class ScaledPCADetector(ScaledDetector):
     r"""PCA+S: a linear autoencoder whose scale is predicted from the row.
 
-    What the components leave of a row, :math:`r`, has the likelihood :math:`r^2 / 2\sigma(x)^2 + \log\sigma(x)` a
-    column, where a network with one hidden layer reads :math:`\sigma` off the row. Rows with a large scale weigh less
-    in the components. The components start from PCA in closed form, so a few hundred steps on batches do what 4000 on
-    all rows did in the paper.
+    The residual :math:`r` of a row from the components has the negative log-likelihood
+    :math:`r^2 / 2\sigma(x)^2 + \log\sigma(x)` per column, where a network with one hidden layer predicts
+    :math:`\sigma` from the row. Rows with a large scale have less weight in the components. The components start from
+    PCA in closed form, so that a few hundred steps on batches suffice, where the paper takes 4000 on all rows.
 
     Args:
-        n_components: dimensions of the code; the rounded root of the number of columns if None.
-        likelihood: ``"normal"``, ``"student_t"`` or ``"robust"``, of what is left.
-        dimension: one scale for each ``"feature"`` of a row, or one for the whole ``"row"``, as in the paper.
-        score_by: ``"nll"``, minus the log-likelihood, a value; or ``"scale"``, log σ, as in the paper.
-        hidden: units of the network that predicts the scale.
-        dropout: the share of inputs left out at each step.
-        learning_rate: of Adam.
-        batch_size: rows per step.
-        max_steps: steps of Adam.
-        contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
-        random_state: for the start of the network, the batches and dropout.
+        n_components: number of dimensions of the code; None for the rounded square root of the number of columns.
+        likelihood: likelihood of the residuals: ``"normal"``, ``"student_t"`` or ``"robust"``.
+        dimension: ``"feature"`` for one scale per column of a row, or ``"row"`` for one per row, as in the paper.
+        score_by: score: ``"nll"``, the negative log-likelihood per value; or ``"scale"``, log σ, as in the paper.
+        hidden: number of hidden units of the network that predicts the scale.
+        dropout: share of inputs that are left out at each step.
+        learning_rate: learning rate of Adam.
+        batch_size: number of rows per step.
+        max_steps: number of steps of Adam.
+        contamination: share of new rows to call outliers, or ``"auto"``; the share of training rows may be lower.
+        random_state: seed of the initial weights, the batches and dropout.
 
     Attributes:
         module_: the encoder, the decoder and the loss with its scale, as a torch module.
@@ -310,17 +310,17 @@ class ScaledAutoencoderDetector(ScaledDetector):
     As :class:`ScaledPCADetector`, with a hidden layer of ReLUs on both sides of the code.
 
     Args:
-        n_components: dimensions of the code; the rounded root of the number of columns if None.
-        likelihood: ``"normal"``, ``"student_t"`` or ``"robust"``, of what is left.
-        dimension: one scale for each ``"feature"`` of a row, or one for the whole ``"row"``, as in the paper.
-        score_by: ``"nll"``, minus the log-likelihood, a value; or ``"scale"``, log σ, as in the paper.
-        hidden: units of each hidden layer, of the autoencoder and of the network that predicts the scale.
-        dropout: the share of hidden units left out before the code at each step.
-        learning_rate: of Adam.
-        batch_size: rows per step.
-        max_steps: steps of Adam.
-        contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
-        random_state: for the start of the networks, the batches and dropout.
+        n_components: number of dimensions of the code; None for the rounded square root of the number of columns.
+        likelihood: likelihood of the residuals: ``"normal"``, ``"student_t"`` or ``"robust"``.
+        dimension: ``"feature"`` for one scale per column of a row, or ``"row"`` for one per row, as in the paper.
+        score_by: score: ``"nll"``, the negative log-likelihood per value; or ``"scale"``, log σ, as in the paper.
+        hidden: number of units of each hidden layer, of the autoencoder and of the network that predicts the scale.
+        dropout: share of the hidden units before the code that are left out at each step.
+        learning_rate: learning rate of Adam.
+        batch_size: number of rows per step.
+        max_steps: number of steps of Adam.
+        contamination: share of new rows to call outliers, or ``"auto"``; the share of training rows may be lower.
+        random_state: seed of the initial weights, the batches and dropout.
 
     Attributes:
         module_: the encoder, the decoder and the loss with its scale, as a torch module.

@@ -169,22 +169,22 @@ def fill(centred: Array, precision: Array, weight: Array, noise: float = 0.0) ->
 class ScatterDetector(OutlierDetector):
     r"""Detect outliers by a scale per row, in closed form: the multivariate t.
 
-    Row :math:`i` is normal around one mean with covariance :math:`\sigma_i^2 C`. Free scales have no best value; under
-    the hyperprior :math:`\nu / \sigma^2 \sim \chi^2_\nu` it is :math:`\sigma^2 = (\nu + \delta) / (\nu + d)`, where
-    :math:`\delta` is the squared Mahalanobis distance, and a row weighs :math:`1 / \sigma^2` in the mean and in
-    :math:`C`. Repeated, this is the maximum likelihood of Student's t in :math:`d` dimensions. The score is
-    :math:`\log \sigma`. It is not random, takes a fraction of a second for 100,000 rows, and reads a
-    memory-mapped array in blocks.
+    Row :math:`i` is normal around a common mean with covariance :math:`\sigma_i^2 C`. Free scales have no best value;
+    under the hyperprior :math:`\nu / \sigma^2 \sim \chi^2_\nu` it is :math:`\sigma^2 = (\nu + \delta) / (\nu + d)`,
+    where :math:`\delta` is the squared Mahalanobis distance, and the row has weight :math:`1 / \sigma^2` in the mean
+    and in :math:`C`. Iterating this maximises the likelihood of Student's t in :math:`d` dimensions. The score is
+    :math:`\log \sigma`. Nothing is random; a fit takes a fraction of a second for 100,000 rows, and a memory-mapped
+    array is read in blocks.
 
     A missing value is left out of the likelihood exactly (and of :math:`d`); in the fit it is filled with its
-    conditional mean and variance, as EM does. Columns of a frame that hold no numbers are categories.
+    conditional mean and variance, as EM does. Columns of a frame that do not hold numbers are categories.
 
     Args:
-        df: degrees of freedom ν of the hyperprior: the fewer, the less an outlier weighs in the fit.
-        shrinkage: what is added to the variance of every direction, as a share of their mean; at least the number of
-            columns per row less two thirds.
-        contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
-        max_iter: steps at most.
+        df: degrees of freedom ν of the hyperprior: the fewer, the lower the weight of an outlier in the fit.
+        shrinkage: addition to the variance of every direction, as a share of the mean variance; never less than the
+            number of columns per row minus two thirds.
+        contamination: share of new rows to call outliers, or ``"auto"``; the share of training rows may be lower.
+        max_iter: maximum number of steps.
         tol: the steps end when no variance or covariance changes by more than this share of the deviations.
 
     Attributes:
@@ -192,7 +192,7 @@ class ScatterDetector(OutlierDetector):
         covariance_: the covariance C of standardised columns, scaled such that the median row is as far away as under a
             normal: the scales of ordinary rows are about one.
         offset_: the score (of ``score_samples``) below which a row is an outlier.
-        n_iter_: steps taken.
+        n_iter_: number of steps taken.
 
     >>> import numpy as np
     >>> from likely.outliers import ScatterDetector

@@ -86,7 +86,7 @@ class Data(Parameter):
         if fallback not in (None, "mean", "init"):
             raise ValueError(f"fallback must be None, 'mean' or 'init'; got {fallback!r}")
         if fallback == "mean" and sharded:
-            raise ValueError("fallback='mean' needs all rows, and a sharded table has a part of them: use 'init'")
+            raise ValueError("fallback='mean' needs all rows, but a sharded table has only some of them: use 'init'")
         self.n, self.fallback = int(n), fallback
         self.table_options: dict[str, Any] = {
             "validate_args": validate_args,

@@ -43,8 +43,8 @@ def select(model: nn.Module, which: Which) -> list[str]:
         chosen = [name for name, p in named.items() if p.ndim >= 2 and p.requires_grad and id(p) not in norms]
     if not chosen:
         raise ValueError(
-            "no parameter is selected: by default those with two or more dimensions outside norms that require "
-            "gradients are; select others by which="
+            "no parameter is selected: by default a prior applies to parameters that have two or more dimensions, "
+            "require gradients and lie outside normalisation layers; select others by which="
         )
     whole = [name for name in chosen if not model.get_parameter(name).is_floating_point()]
     if whole:
@@ -342,7 +342,7 @@ class Prior(nn.Module):
 
     def _is_zero(self, name: str, weight: Tensor) -> Tensor:
         if self.per != "element":
-            raise ValueError("a shared scale does not tell which weights are zero: give a threshold, or per='element'")
+            raise ValueError("a shared scale does not show which weights are zero: give a threshold, or per='element'")
         return weight.abs() < self._epsilon(weight)
 
     def _warn_of_collapse(self) -> None:

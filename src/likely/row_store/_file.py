@@ -57,7 +57,7 @@ class File:
         try:
             records = np.lib.format.open_memmap(self.path, mode="r")
         except ValueError as error:
-            raise ValueError(f"{self.path} is not a table, or was cut off ({error}); it was left as it is") from None
+            raise ValueError(f"{self.path} is not a table, or is truncated ({error}); it was left as it is") from None
         if records.dtype != self._layout or records.shape != (1 + self.n,):
             raise ValueError(
                 f"the table in {self.path} has {records.size - 1} rows of {records.dtype}; expected {self.n} rows of "

@@ -240,7 +240,7 @@ class RowStore(nn.Module):
         other_files = sorted(p.name for p in (path, *parts) if p.exists() and not p.name.endswith(f"-of-{processes()}"))
         if other_files and not file.exists():
             raise ValueError(
-                f"there is no {file.name}, but {', '.join(other_files)}: start as many processes as made them"
+                f"there is no {file.name}, but {', '.join(other_files)}: start as many processes as created them"
             )
         return file
 

@@ -6,11 +6,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import _paper
 import pytest
 
 from experiments.paper import ENTRIES
 from experiments.paper._claims import CLAIMS
-from experiments.paper._published import RESULTS, SUBSETS, Published, all_published
+from experiments.paper._published import RESULTS, SUBSETS, Published, all_published, count_verdicts
 from experiments.paper._report import write_report
 from experiments.paper._rule import RULE, Claim, Interval, once, told, verdict
 from pages import Page
@@ -120,9 +121,16 @@ def test_a_number_on_the_other_side_is_another_sentence(run: list[Published]) ->
 def test_the_rule_stands_above_the_first_verdict(tmp_path: Path, run: list[Published]) -> None:
     text = " ".join(Page(write_report(ENTRIES, tmp_path, "c").read_text()).text.split())
     first = text.index(run[0].sentence)
-    assert RULE in text[:first]
+    assert RULE in text[: text.index(count_verdicts(run))]
     assert SUBSETS in text[:first]
     assert SUBSETS in " ".join(ROOT.joinpath("README.md").read_text().split())
+
+
+def test_the_page_of_the_site_begins_with_the_rule(run: list[Published]) -> None:
+    text = _paper.page()
+    rule, counted, first = (text.index(part) for part in (RULE, count_verdicts(run), run[0].sentence))
+    assert rule < counted < text.index(SUBSETS) < first
+    assert [one.entry.name for one in run if f" | {one.result.verdict} | {one.sentence} |" not in text] == []
 
 
 def test_a_reason_counts_the_other_claims() -> None:

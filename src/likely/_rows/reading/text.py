@@ -74,9 +74,7 @@ def read_text(path: Path) -> Table:
         )
         frame = read()
         if len(frame) != layout.rows:  # lone carriage returns
-            raise ValueError(
-                f"pandas reads {len(frame):,} of {layout.rows:,} rows: save it with the usual ends of lines"
-            )
+            raise ValueError(f"pandas reads {len(frame):,} of {layout.rows:,} rows: save it with standard line endings")
         mended = mend_columns(frame, delimiter, read)
     notes += [*_layout_notes(layout, delimiter), *header.notes, *mended]
     ragged = {
@@ -118,7 +116,7 @@ def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> Layout:
         if all(inside) and (width - 1) * len(inside) >= 4:
             raise ValueError(
                 f'{place} has a quote (") that is closed {len(taken) - 1:,} lines below, or never: '
-                "one is missing, or too many"
+                "a quote is missing, or there is one too many"
             )
         if any("\0" in line for line in taken):
             raise ValueError(f"{place} holds NUL bytes: this is not a text file, or is UTF-16 without a mark")
@@ -140,7 +138,7 @@ def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> Layout:
         first, fields = next(iter(long.items()))
         raise ValueError(
             f"{len(long):,} of {row:,} rows have more fields than the header (row {first} has {fields}, "
-            f"the header {width}): it lacks a name, or values hold the delimiter"
+            f"the header {width}): the header lacks a name, or values contain the delimiter"
         )
     return Layout(header, row, long, short, blank)
 
