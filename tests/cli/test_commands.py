@@ -50,7 +50,17 @@ def test_asking_for_words_loads_no_library(words: list[str]) -> None:
     assert float(seconds.split()[1]) < 2.0  # of the processor, whatever else runs; a third of a second here
 
 
-HEAVY = ("torch", "torch._dynamo", "matplotlib", "lightgbm", "sklearn.tree", "sklearn.ensemble", "pandas", "scipy", "rich")
+HEAVY = (
+    "torch",
+    "torch._dynamo",
+    "matplotlib",
+    "lightgbm",
+    "sklearn.tree",
+    "sklearn.ensemble",
+    "pandas",
+    "scipy",
+    "rich",
+)
 LOADED_BY = """
 import sys
 from likely.cli import main
