@@ -336,7 +336,7 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     if target is None:
         notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
     elif missing := int(columns.typed[target].isna().sum()):
-        notes.append(f"{missing:,} rows have no {target}; they are not judged.")
+        notes.append(f"{counted(missing, 'row has', 'rows have')} no {target}: nothing is judged there.")
     return tuple(notes)
 
 
