@@ -74,6 +74,8 @@ def test_calibrate_says_what_it_found_and_predict_uses_it(
     assert scores["NLL"][1] < scores["NLL"][0]
     assert scores["accuracy"][0] == pytest.approx((arrays["logits"].argmax(1) == arrays["labels"]).mean(), abs=1e-4)
     assert lines[7] == "Cross-validated: each row is scored by a fit to the other 4 of 5 folds."
+    assert "NLL: negative log-likelihood, less is better" in lines
+    assert "ECE: expected calibration error, less is better" in lines
     assert lines[-1] == str(model)
 
     done = likely_command("predict", model, outputs, "--out", tmp_path / "p.npz")
@@ -203,7 +205,8 @@ def test_regressors(method: str, own_scale: bool, forecasts: dict[str, np.ndarra
     assert float(after) == pytest.approx(0.9, abs=0.06)
     assert float(before) < 0.5 if own_scale else before == "–"
     words = ("predict", tmp_path / "m.json", tmp_path / "o.npz", "--coverage", 0.8)
-    assert likely_command(*words, "--out", tmp_path / "f.npz").exit_code == 0
+    done = likely_command(*words, "--out", tmp_path / "f.npz")
+    assert done.stdout.splitlines()[1].endswith(", with 80% intervals")
     assert likely_command(*words, "--out", tmp_path / "f.csv").exit_code == 0
     loaded = calibration.load(tmp_path / "m.json")
     rows = (forecasts["mean"], forecasts.get("scale"), forecasts["features"])

@@ -50,6 +50,42 @@ def test_asking_for_words_loads_no_library(words: list[str]) -> None:
     assert float(seconds.split()[1]) < 2.0  # of the processor, whatever else runs; a third of a second here
 
 
+HEAVY = (
+    "torch",
+    "torch._dynamo",
+    "matplotlib",
+    "lightgbm",
+    "sklearn.tree",
+    "sklearn.ensemble",
+    "pandas",
+    "scipy",
+    "rich",
+)
+LOADED_BY = """
+import sys
+from likely.cli import main
+for words in {commands}:
+    sys.argv = ["likely", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code, stop.code
+    print("loaded:", *sorted(set({heavy}) & set(sys.modules)))
+"""
+
+
+def test_a_command_loads_only_what_it_needs(tmp_path: Path) -> None:
+    rows = "".join(f"{k % 7},{k * k % 11},{'ab'[k % 2]}\n" for k in range(60))
+    table, out = tmp_path / "table.csv", str(tmp_path / "out")
+    table.write_text("x,y,label\n" + rows)
+    audit = ["audit", str(table), "--out", out]
+    code = LOADED_BY.format(commands=[["--version"], audit, [*audit, "--target", "label"]], heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = [set(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("loaded:")]
+    without, labels = {"pandas", "scipy", "rich"}, {"torch", "sklearn.tree", "sklearn.ensemble"}
+    assert loaded == [set(), without, without | labels]
+
+
 def test_it_has_four_commands_and_no_experiment() -> None:
     commands = {command.name or command.callback.__name__ for command in cli.build().registered_commands}
     assert commands == {"audit", "calibrate", "predict", "info"}

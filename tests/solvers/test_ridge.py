@@ -9,7 +9,7 @@ import torch
 from likely._solvers.canonical import canonical
 from likely._solvers.design import standardized
 from likely._solvers.ridge import Groups, Ridge, RidgeEvidence, lowest_on, settled_log_scale
-from likely.linear._normal_prior import relevant
+from likely.linear._ridge import relevant
 
 
 def design(effect: float = 1.0, n: int = 80, d: int = 6, seed: int = 0):

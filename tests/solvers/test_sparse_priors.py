@@ -13,7 +13,7 @@ from likely._solvers.design import Design, standardized
 from likely._solvers.ridge import Ridge, RidgeEvidence
 from likely._solvers.selection import held_out_gain
 from likely._solvers.sparse import Slab, Spectrum, Start, lasso_by_validation, reweighted_lasso, solve_lasso, spike_slab
-from likely.linear._normal_prior import relevant
+from likely.linear._ridge import relevant
 from pairwise import together
 
 Array = Any

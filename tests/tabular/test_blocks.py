@@ -15,7 +15,7 @@ from likely.tabular import (
     LikelihoodRegressor,
     NetworkClassifier,
     NetworkRegressor,
-    _predictions,
+    _columns,
 )
 
 dask = pytest.importorskip("dask")
@@ -128,7 +128,7 @@ def test_networks_read_blocks_too(tmp_path: Path) -> None:
 def test_of_a_large_table_a_sample_is_read_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = table().drop(columns=["kind", "word"])
     source = in_files(frame, tmp_path / "files", 3)
-    monkeypatch.setattr(_predictions, "MAX_NUMBERS", 3 * 120)
+    monkeypatch.setattr(_columns, "MAX_NUMBERS", 3 * 120)
     lines: list[str] = []
     model = LikelihoodRegressor("linear", random_state=0, verbose=lines.append).fit(source, "y")
     rows = frame.iloc[drawn(0, ROWS, 3)]

@@ -7,14 +7,15 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 from sklearn.utils import _safe_indexing
-from torch import Tensor
 
 from likely._typing import Array, Index
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 CACHED_NUMBERS = 2**18  # per block: 1 MB in float32, which fits in the cache and bounds the memory
@@ -35,13 +36,17 @@ class Rows:
     def __init__(self, array: Any) -> None:
         self.array = array
         self.shape: tuple[int, ...] = tuple(array.shape)
-        self.device = array.device if isinstance(array, Tensor) else torch.device("cpu")
+        import torch
+
+        self.device = array.device if isinstance(array, torch.Tensor) else torch.device("cpu")
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | Index) -> Tensor:
-        if isinstance(self.array, Tensor):
+        import torch
+
+        if isinstance(self.array, torch.Tensor):
             block = self.array[rows].detach()
         else:
             part = np.asarray(_safe_indexing(self.array, rows))
@@ -88,7 +93,9 @@ def _into(left: Any, right: Any) -> Any:
 
 def like(result: Tensor, reference: Any) -> Any:
     """Return a tensor for a tensor, a NumPy array for everything else."""
-    return result if isinstance(reference, Tensor) else result.cpu().numpy()
+    import torch
+
+    return result if isinstance(reference, torch.Tensor) else result.cpu().numpy()
 
 
 def moments(features: Rows, weight: Array) -> tuple[Array, Array]:

@@ -12,7 +12,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
-from torch import Tensor
 
 from likely._typing import Array
 
@@ -33,7 +32,7 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> N
 def block_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     """Check and return the weights of rows, which may all be zero."""
     n: int = _num_samples(X)
-    array = sample_weight.detach().cpu() if isinstance(sample_weight, Tensor) else sample_weight
+    array = sample_weight.detach().cpu() if hasattr(sample_weight, "detach") else sample_weight
     weight: NDArray[np.float64] = np.asarray(array, dtype=np.float64)
     if weight.ndim == 0:
         weight = np.full(n, weight)

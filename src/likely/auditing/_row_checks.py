@@ -20,13 +20,11 @@ from likely._files import write_parquet
 from likely._rows.contents import frame_keys
 from likely._typing import Array, Index, Mask
 from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows
-from likely.auditing.checks.groups import groups_of
 from likely.auditing.columns.kinds import as_kind
 from likely.auditing.identities.identity import tell_broken
 from likely.auditing.odd_rows.odd_rows import NAMED, Certainty, OddRows
 from likely.auditing.results.finding import Finding
 from likely.auditing.sample import Sample, Told
-from likely.auditing.target.target_check import LabelCheck, NumberCheck
 
 MAX_COPIED = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory
 _BATCH_ROWS = 1 << 20  # rows whose scores are read at a time
@@ -157,6 +155,8 @@ class WrongTargetCheck(RowCheck):
     def fit(cls, sample: Sample) -> Self | None:
         if sample.target is None:
             return None
+        from likely.auditing.target.target_check import LabelCheck, NumberCheck  # they need torch
+
         return cls(sample, NumberCheck(sample) if sample.task == "regression" else LabelCheck(sample))
 
     def scorer(self) -> Score:
@@ -164,13 +164,15 @@ class WrongTargetCheck(RowCheck):
 
     def judge(self, part: pd.DataFrame) -> Judged:
         written = {name: part[name] for name in self.fitted.verdict.scores}
-        if isinstance(self.fitted, NumberCheck):
+        if self.sample.task == "regression":
             return Judged(part["target_wrong"] > 0.5, part["target_nll"], written)
         classes = np.array([*self.fitted.classes, ""], dtype=object)
         written["suggested"] = pd.Series(classes[part["suggested"]], dtype=str)
         return Judged(part["suggested"] >= 0, part["label_nll"], written)
 
     def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
+        from likely.auditing.checks.groups import groups_of
+
         finding = self.fitted.tell(told, count, self.sample.rows)
         yield finding
         yield self.fitted.leaks()

@@ -27,7 +27,6 @@ from likely.auditing.columns.kinds import Columns, read_columns
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
 from likely.auditing.odd_rows.one_cause_per_row import one_entry_per_row
-from likely.auditing.outputs import audit_logits
 from likely.auditing.results.accepted import Accepted, RowNames
 from likely.auditing.results.audit import Audit, Compare, LongAudit, Progress
 from likely.auditing.results.finding import Finding
@@ -120,6 +119,8 @@ def audit(
     if of_outputs:
         if logits is None or labels is None:
             raise ValueError("logits and labels go together: give both")
+        from likely.auditing.outputs import audit_logits
+
         result = audit_logits(logits, labels, features, classes, random_state, progress)
     elif data is None:
         raise ValueError(f"{of_table[0]} needs a table" if of_table else "give a table, or logits and labels")
@@ -335,7 +336,7 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     if target is None:
         notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
     elif missing := int(columns.typed[target].isna().sum()):
-        notes.append(f"{missing:,} rows have no {target}; they are not judged.")
+        notes.append(f"{counted(missing, 'row has', 'rows have')} no {target}: nothing is judged there.")
     return tuple(notes)
 
 

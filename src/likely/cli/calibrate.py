@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +14,20 @@ HELP = (
     "Fit a calibrator to a model's outputs, on rows that the model was not trained on, and write it as JSON.\n\n"
     "A classifier has logits (or probabilities) and labels; a regressor has means, scales if any, and targets. They "
     "are found in DATA under their usual names. The scores before and after calibration are printed, and stored in the "
-    "file."
+    "file.\n\n"
+    "The columns of a CSV are, for a classifier, logit_0, logit_1, logit_2 and label, which is 0, 1 or 2; or cat, dog, "
+    "fox and label, which is one of these words, with the logits or probabilities of each; for a regressor mean, scale "
+    "and target. Options give other names."
 )
 EXAMPLES = """Examples:
 
 likely calibrate validation.npz
 
 likely calibrate validation.csv --logits score --labels class --out my.json
+
+likely calibrate validation.csv --logits cat,dog,fox --labels animal
+
+likely calibrate forecasts.csv --mean predicted --scale sigma --target price
 
 likely calibrate forecasts.parquet --method linear --likelihood laplace"""
 PREDICT_HELP = (
@@ -33,6 +41,16 @@ likely predict model.json test.npz --out probabilities.csv
 likely predict model.json 'days/*.parquet' --out days.parquet --coverage 0.8"""
 _CLASSIFIER, _REGRESSOR, _BOTH = "Outputs of a classifier", "Outputs of a regressor", "Outputs of either"
 _SCORES = "Scores"
+_ABBREVIATIONS = (
+    "NLL: negative log-likelihood, less is better",
+    "ECE: expected calibration error, less is better",
+    "CAL: calibration error of quantiles, less is better",
+    "GS: one temperature",
+    "LS: a temperature linear in the logits",
+    "LFS: a temperature linear in the features",
+    "VS: vector scaling",
+    "SMS: structured matrix scaling",
+)
 
 Data = Annotated[
     str,
@@ -114,12 +132,7 @@ def predict_command(
 
 
 def _print(about: dict[str, Any]) -> None:
-    for line in _lines(about):
-        typer.echo(safe(line))
-
-
-def _lines(about: dict[str, Any]) -> list[str]:
-    """The printed lines: the data, the method, the scores, and the file written."""
+    """Print the data, the method, the scores with what their abbreviations mean, and the file written."""
     width = "".join(f", {about[name]} {name}" for name in ("classes", "features") if about.get(name))
     lines = [f"{about['data']}: {about['rows']:,} rows{width}", f"method: {about['method']}"]
     if "chosen" in about:
@@ -136,8 +149,10 @@ def _lines(about: dict[str, Any]) -> list[str]:
             gain, error = about["gain"]["NLL"], about["gain"]["error"]
             way, doubt = "falls" if gain >= 0 else "rises", "" if abs(gain) > 2 * error else ", which may be chance"
             lines.append(f"The NLL {way} by {_score(abs(gain))} ± {_score(error)}{doubt}.")
-        lines.append("")
-    return [*lines, about["out"]]
+        words = re.split(r"\W+", " ".join(lines))
+        lines += [entry for entry in _ABBREVIATIONS if entry.split(":")[0] in words] + [""]
+    for line in (*lines, about["out"]):
+        typer.echo(safe(line))
 
 
 def _score(value: float | None) -> str:

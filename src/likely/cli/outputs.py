@@ -102,7 +102,7 @@ class Arrays:
         holds = f"it holds {', '.join(held[:12])}{more}" if held else "it holds no arrays"
         if asked:
             raise ValueError(f"{self.file} has no {asked!r} for --{name}: {holds}")
-        raise ValueError(f"{self.file} has no {name}: {holds}; name yours by --{name}")
+        raise ValueError(f"{self.file} has no {name}: {holds}; name yours by --{name} (columns: --{name} a,b,c)")
 
     def _named(self, name: str) -> Array | None:
         listed = [part.strip() for part in name.split(",")]

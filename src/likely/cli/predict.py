@@ -56,7 +56,10 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
         if not abouts:
             raise ValueError(f"{source_name(data)} has no rows")
     rows = sum(about["rows"] for about in abouts)
-    return {**abouts[0], "rows": rows, "method": type(fitted).__name__, "out": str(out)}
+    method = type(fitted).__name__
+    if predictor.task == "regression":
+        method += f", with {100 * predictor.coverage:g}% intervals"
+    return {**abouts[0], "rows": rows, "method": method, "out": str(out)}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from likely._solvers.sparse import (
 )
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
-from likely.linear._normal_prior import RidgeFit, fit_ridge
+from likely.linear._ridge import RidgeFit, fit_ridge
 
 _EASY_ITERATIONS = 25  # iterations; a fit that takes more may be stuck, and other starts are tried too
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from likely._rows.checks import all_or_nothing
 from likely._rows.sources import by_blocks
 from likely._typing import Array
-from likely.tabular._importance import sample_rows
+from likely.tabular._columns import sample_rows
 from likely.tabular._predictions import ProbabilityClassifier, odds_against
 from likely.tabular._stack import fit_stack, pool_classes
 from likely.tabular._table_estimator import TableEstimator, read_weight

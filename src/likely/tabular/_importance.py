@@ -7,18 +7,11 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.utils import _safe_indexing, check_scalar
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from likely._rows.columns import is_frame
-from likely._typing import Array, Index
-
-SAMPLE_ROWS = 500  # about the size of the sample
-
-
-def sample_rows(X: Any, order: Index) -> Any:
-    """Return a regular sample of about 500 rows."""
-    return _safe_indexing(X, np.sort(order[:: -(-len(order) // SAMPLE_ROWS)]))
+from likely._typing import Array
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What stacks and networks share: a sample of a long table, and answers that follow from predicted distributions."""
+"""What stacks and networks share: answers that follow from predicted distributions."""
 
 from __future__ import annotations
 
@@ -12,30 +12,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from torch.distributions import Distribution
 
-from likely._rows.sources import by_blocks, source_of
+from likely._rows.sources import by_blocks
 from likely._typing import Array, Index
 from likely.metrics._predictive import quantile
-
-MAX_NUMBERS = 1 << 25  # largest number of values that a fit reads from a table that is not in memory
-
-
-def read_sample(X: Any, y: Any, *extras: Any) -> tuple[Any, Any, tuple[Any, ...], int | None]:
-    """Return arguments in memory unchanged, and a sample of the rows of a table that is not; also its length.
-
-    The length is None for arguments in memory.
-    """
-    source = source_of(X)
-    if source is None:
-        return X, y, extras, None
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    for argument in (y, *extras):
-        source = source if argument is None else source.with_columns(argument)
-    stride = max(1, -(-len(source) * source.width // MAX_NUMBERS))
-    table, target, *columns = source.sample(stride)
-    remaining = iter(columns)
-    values = tuple(None if argument is None else next(remaining) for argument in extras)
-    return table, target, values, len(source)
 
 
 class DistributionRegressor(RegressorMixin):

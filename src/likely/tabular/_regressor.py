@@ -15,8 +15,8 @@ from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array, Index
 from likely.likelihoods import LIKELIHOODS
 from likely.metrics._predictive import quantile
-from likely.tabular._importance import sample_rows
-from likely.tabular._predictions import DistributionRegressor, read_sample
+from likely.tabular._columns import read_sample, sample_rows
+from likely.tabular._predictions import DistributionRegressor
 from likely.tabular._table_estimator import TableEstimator, read_weight
 from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
 from likely.tabular.targets.choice import NAMED, choose

@@ -26,8 +26,7 @@ from likely._rows.columns import as_codes, each_column, is_frame
 from likely._saving.archive import packed, read_archive, write_archive
 from likely._saving.codec import Codec, RecordReader, Unsaved
 from likely._typing import Index
-from likely.tabular._columns import Dates, LevelCodes, Numbers, TableColumns
-from likely.tabular._encoders import Encoders, Indicator, MeanEncoding, Number
+from likely.tabular._columns import Dates, Encoders, Indicator, LevelCodes, MeanEncoding, Number, Numbers, TableColumns
 from likely.tabular._stack import ClassPool, Pool, Stack
 from likely.tabular.members.boosting import Boosted, Flat, Histogram, Native
 from likely.tabular.members.estimator import Foreign, Forest

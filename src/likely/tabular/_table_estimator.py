@@ -23,10 +23,8 @@ from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
-from likely.tabular._columns import TableColumns
-from likely.tabular._encoders import Encoders
+from likely.tabular._columns import Encoders, TableColumns, read_sample
 from likely.tabular._importance import Importances, importances
-from likely.tabular._predictions import read_sample
 from likely.tabular._saved import load_model, save_model
 from likely.tabular._stack import KINDS, Fit, Plan
 from likely.tabular.members.estimator import fit_estimator

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from likely.auditing.checks.cells import odd_cells
 from likely.auditing.checks.faulty_columns import faulty_columns
 from likely.auditing.checks.gaps import gaps
 from likely.auditing.checks.order import order
-from likely.auditing.checks.overview import overview
+from likely.auditing.checks.overview import odd_cells, overview
 from likely.auditing.results.finding import Finding
 from likely.auditing.sample import Sample
 

@@ -1,7 +1,9 @@
-"""What is in a table: rows, columns, kinds, gaps, and how the target is spread."""
+"""What is in a table: rows, columns, kinds, gaps, the spread of the target, and cells that do not fit their column."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -10,12 +12,15 @@ from scipy.stats import skew
 
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
+from likely._typing import Index
 from likely.auditing.columns.kinds import Columns, Kind, ranked
-from likely.auditing.results.finding import Finding, number
+from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
 
 _SHOWN = 60  # columns that the table of the page lists
 _RARE = 0.1  # of an equal share: a class as rare as that is named
 _SKEWED = 2.0  # skewness from which the target's tail is named
+_UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
+_LONG = "the row"  # what is too long
 _WORDS = {
     "category": ("category", "categories"),
     "name": ("name of rows", "names of rows"),
@@ -119,3 +124,33 @@ def _spread(y: Any, target: str) -> tuple[str, dict[str, Any]]:
     sentence += f"; {zeros:.0%} are 0." if zeros > 0.1 else "."
     numbers = {"median": float(middle), "quartiles": [float(first), float(third)], "skewness": round(skewness, 3)}
     return sentence, {"target": numbers}
+
+
+def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
+    """Report a word in a column of numbers, an infinity, a row with a field too many."""
+    reasons: dict[int, list[Reason]] = defaultdict(list)
+    for cell in columns.odd:
+        reasons[cell.row].append(Reason(cell.column, cell.value, cell.reason, 1.0))
+    for row, text in ragged.items():
+        reasons[row].append(Reason(_LONG, "too long", text, 1.0))
+    if not reasons:
+        return None
+    suspicious = np.isin(np.arange(rows), list(reasons))
+    words = Counter((first.what, first.value) for first, *_ in reasons.values())
+
+    def explain(top: Index) -> Iterator[Explained]:
+        for row in top.tolist():
+            first = reasons[row][0]
+            headline = f"{first.what} is {first.value!r}: {first.expected}"
+            group = headline if words[first.what, first.value] > 1 else f"{first.what} is {first.expected}"
+            if first.what == _LONG:
+                headline, group = first.expected, "more fields than the header"
+            yield Explained(headline, reasons[row], far=_UNREAD, group=group)
+
+    return Finding(
+        "cells",
+        "Cells of another type than their column",
+        counted(len(reasons), "row holds", "rows hold") + " a value that does not belong in its column.",
+        numbers={"rows": len(reasons), "cells": len(columns.odd), "ragged": len(ragged)},
+        **worst_first("cells", suspicious.astype(np.float64), suspicious, explain, most=None),
+    )

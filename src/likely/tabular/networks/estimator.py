@@ -21,7 +21,7 @@ from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import contents
 from likely._solvers.training import Progress
 from likely._typing import Array
-from likely.tabular._predictions import read_sample
+from likely.tabular._columns import read_sample
 from likely.tabular.networks.likelihood import NetworkLikelihood
 from likely.tabular.networks.modules import fresh
 from likely.tabular.networks.rows import TrainingRows, Units, in_chunks
