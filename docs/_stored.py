@@ -415,7 +415,6 @@ EXTRAS = {
     "arrow": "Parquet, Feather and Arrow files",
     "dask": "tables beyond memory, clusters",
     "cli": "the `likely` command, with reports",
-    "boosting": "faster and better trees in `likely.tabular`",
     "gpu": "fused kernels on a GPU (PyTorch's CUDA builds bring Triton along)",
     "lightning": "Lightning",
     "transformers": "Hugging Face's `Trainer`, Accelerate",

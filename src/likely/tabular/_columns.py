@@ -10,7 +10,6 @@ import numpy as np
 from likely._rows.columns import are_dates, as_codes, as_numbers, each_column, is_frame, level_codes
 from likely._typing import Array
 
-LEVELS = 254  # levels of a category with a code of their own: scikit-learn's trees accept no more
 PERIODS = (365.2425, 7.0, 1.0)  # days of a year, a week, a day
 
 
@@ -88,6 +87,6 @@ def _kind(column: Any, weight: Array) -> Numbers | Dates | LevelCodes:
     present = np.isfinite(codes)
     mass = np.bincount(codes[present].astype(np.intp), weight[present], minlength=len(level_code))
     rank = np.empty(len(level_code), dtype=np.intp)
-    # The most frequent level has the lowest code; rare levels share the last one.
+    # The most frequent level has the lowest code.
     rank[np.argsort(-mass, kind="stable")] = np.arange(len(level_code))
-    return LevelCodes({level: min(int(rank[code]), LEVELS - 1) for level, code in level_code.items()}, ordered=False)
+    return LevelCodes({level: int(rank[code]) for level, code in level_code.items()}, ordered=False)

@@ -18,7 +18,7 @@ from likely._rows.columns import mean_and_deviation
 from likely._typing import Array, Index
 
 MAX_INDICATORS = 12  # largest number of levels that have a column each
-PRIOR_ROWS = 10.0  # strength of the overall mean in the mean of a level, in rows
+LEAST_PRIOR, MOST_PRIOR = 1.0, 100.0  # strength of the overall mean in the mean of a level, in rows
 COMPRESSED_DEVIATIONS = 3.0  # deviations beyond which values are compressed
 
 
@@ -76,15 +76,22 @@ class MeanEncoding:
 
     sums: Array  # (folds, levels + 1, outputs)
     counts: Array  # (folds, levels + 1)
+    prior: float  # strength of the overall mean, in rows
 
     @classmethod
     def learn(cls, codes: Array, levels: int, target: Array, weight: Array, folds: Index) -> Self:
-        """Learn sums and counts from the codes of a column."""
+        """Learn sums and counts from the codes of a column, and the prior from the variances in and between levels."""
         code = np.where(np.isfinite(codes), codes, levels).astype(np.intp)
         sums, counts = np.zeros((folds.max() + 1, levels + 1, target.shape[1])), np.zeros((folds.max() + 1, levels + 1))
         np.add.at(sums, (folds, code), target * weight[:, None])
         np.add.at(counts, (folds, code), weight)
-        return cls(sums, counts)
+        total, rows = sums.sum(0), counts.sum(0)
+        means, n, present = total / np.maximum(rows, 1e-12)[:, None], rows.sum(), np.count_nonzero(rows)
+        squares = np.square(target - means[code]).sum(1) @ weight
+        within = squares / max(n - present, 1.0)
+        spread = rows @ np.square(means - total.sum(0) / n).sum(1) - (present - 1) * within
+        between = spread / max(n - rows @ rows / n, 1e-12)
+        return cls(sums, counts, float(np.clip(within / max(between, 1e-300), LEAST_PRIOR, MOST_PRIOR)))
 
     def __call__(self, codes: Array, fold: int, row_folds: Index | None) -> list[Array]:
         """Return the encoding from rows outside ``fold`` and outside each row's own fold."""
@@ -97,7 +104,7 @@ class MeanEncoding:
             sums = sums - np.where(differs[:, None], self.sums[row_folds, code], 0.0)
             counts = counts - np.where(differs, self.counts[row_folds, code], 0.0)
         counts = np.maximum(counts, 0.0)  # differences of sums may round below
-        means = (sums + PRIOR_ROWS * rate) / (counts + PRIOR_ROWS)[:, None]
+        means = (sums + self.prior * rate) / (counts + self.prior)[:, None]
         return [*means.T, np.log1p(counts)]
 
 
@@ -128,6 +135,12 @@ class Encoders:
         units = tuple(mean_and_deviation(part, weight) for part in inputs)
         encoders = cls(start.columns, units, start.n_folds)
         return encoders, encoders._shared(inputs, device)
+
+    @property
+    def effects(self) -> Index:
+        """The inputs that are mean targets or frequencies of levels."""
+        widths = [len(column(np.zeros(1), 0, None)) for column in self.columns]
+        return np.flatnonzero(np.repeat([isinstance(column, MeanEncoding) for column in self.columns], widths))
 
     def __call__(self, plain: Array, device: str) -> list[Tensor]:
         """Encode rows, which may be new, for the model of each fold."""
