@@ -419,7 +419,6 @@ EXTRAS = {
     "arrow": "Parquet, Feather and Arrow files",
     "dask": "tables beyond memory, clusters",
     "cli": "the `likely` command, with reports",
-    "boosting": "LightGBM's trees in `likely.tabular`, which are faster and better",
     "gpu": "fused kernels on a GPU (PyTorch's CUDA builds include Triton)",
     "lightning": "Lightning",
     "transformers": "Hugging Face's `Trainer`, Accelerate",

@@ -25,6 +25,7 @@ def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(boosting.Growth, "on", on)
     monkeypatch.setattr(estimator, "TREES", 3)
+    monkeypatch.setattr(estimator, "CLASS_TREES", 3)
     monkeypatch.setattr(kernel, "CENTRES", 60)
     monkeypatch.setattr(kernel, "SCOUTS", 30)
     monkeypatch.setattr(kernel, "METRIC_ROWS", 200)

@@ -27,7 +27,7 @@ from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 OURS = "likely"
 CORRUPTIONS = ("× 10", "swapped", "another row's")
 WRONG = 0.05  # of the training targets
-DISTRIBUTIONS = {**MODULES, "GP": "scikit-learn"}
+DISTRIBUTIONS = {**MODULES, "GP": "scikit-learn", "AutoGluon": "autogluon.tabular"}
 Scores = dict[str, float]
 
 

@@ -1,7 +1,8 @@
-"""Alternatives to our estimators: LightGBM, CatBoost, RealMLP, NGBoost and a Gaussian process.
+"""Alternatives to our estimators: LightGBM, CatBoost, XGBoost, RealMLP, AutoGluon, NGBoost and a Gaussian process.
 
 Each takes a problem and returns a prediction for its test rows: a distribution, or the probabilities of classes. Trees
-and RealMLP are cross-fitted on five folds, stopped early on the held-out fold, and averaged.
+and RealMLP are cross-fitted on five folds, stopped early on the held-out fold, and averaged. AutoGluon chooses its own
+folds and members.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -26,16 +29,26 @@ from experiments.benchmarks._tabular_problems import Problem
 Array = NDArray[np.float64]
 Prediction = Distribution | Array
 LIGHTGBM, CATBOOST, REALMLP, NGBOOST, GP = "LightGBM", "CatBoost", "RealMLP", "NGBoost", "GP"
-MODULES = {LIGHTGBM: "lightgbm", CATBOOST: "catboost", REALMLP: "pytabkit", NGBOOST: "ngboost", GP: "sklearn"}
+XGBOOST, AUTOGLUON = "XGBoost", "AutoGluon"
+MODULES = {
+    LIGHTGBM: "lightgbm",
+    CATBOOST: "catboost",
+    XGBOOST: "xgboost",
+    REALMLP: "pytabkit",
+    AUTOGLUON: "autogluon",
+    NGBOOST: "ngboost",
+    GP: "sklearn",
+}
 FOLDS, ROUNDS, PATIENCE, RATE = 5, 2000, 50, 0.05
+AUTOGLUON_SECONDS = 60  # of CPU time, so that its scores do not depend on what else the machine does
 GP_ROWS, GP_COLUMNS = 1200, 40  # maxima: the time grows with the cube of the rows and with the columns
 
 
 def rivals(problem: Problem) -> dict[str, Callable[[Problem], Prediction]]:
     """Return the functions, by name, of rivals that are installed and support the problem."""
-    fits: dict[str, Callable[[Problem], Prediction]] = {LIGHTGBM: lightgbm, CATBOOST: catboost}
+    fits: dict[str, Callable[[Problem], Prediction]] = {LIGHTGBM: lightgbm, CATBOOST: catboost, XGBOOST: xgboost}
     if problem.kind != "counts":
-        fits[REALMLP] = realmlp
+        fits |= {REALMLP: realmlp, AUTOGLUON: autogluon}
     if problem.kind == "regression":
         fits[NGBOOST] = ngboost
         if not problem.has_categories and problem.X.shape[1] <= GP_COLUMNS:
@@ -101,6 +114,56 @@ def catboost(problem: Problem) -> Prediction:
         return lambda rows: np.asarray(model.predict(rows, **kind))
 
     return _cross_fitted(problem, X, X_test, fit)
+
+
+def xgboost(problem: Problem) -> Prediction:
+    """Fit one model per fold; the scale is that of the out-of-fold residuals."""
+    import xgboost as xgb
+
+    X, X_test = categories(problem.X, problem.X_test)
+    y, classes = problem.learned, problem.classes
+    objective = {"regression": "reg:squarederror", "counts": "count:poisson"}
+    settings: dict[str, Any] = {
+        "objective": objective.get(problem.kind, "binary:logistic" if classes == 2 else "multi:softprob"),
+        "learning_rate": RATE,
+        "colsample_bytree": 0.8,
+        "nthread": 1,
+        "seed": 0,
+        "verbosity": 0,
+    }
+    if problem.kind == "classes" and classes > 2:
+        settings["num_class"] = classes
+
+    def fit(train: NDArray[np.int64], left_out: NDArray[np.int64]) -> Callable[[pd.DataFrame], Array]:
+        rows, held_out = (xgb.DMatrix(X.iloc[part], y[part], enable_categorical=True) for part in (train, left_out))
+        model = xgb.train(
+            settings, rows, ROUNDS, [(held_out, "held_out")], early_stopping_rounds=PATIENCE, verbose_eval=False
+        )
+        rounds = (0, model.best_iteration + 1)
+        return lambda rows: np.asarray(
+            model.predict(xgb.DMatrix(rows, enable_categorical=True), iteration_range=rounds), dtype=np.float64
+        )
+
+    return _cross_fitted(problem, X, X_test, fit)
+
+
+def autogluon(problem: Problem) -> Prediction:
+    """Fit AutoGluon's best quality within a minute of CPU time; the scale is that of its out-of-fold residuals."""
+    from autogluon.tabular import TabularPredictor
+
+    rows = problem.X.assign(target=problem.learned)
+    is_classes = problem.kind == "classes"
+    kinds = {"eval_metric": "log_loss", "problem_type": "binary" if problem.classes == 2 else "multiclass"}
+    kinds = kinds if is_classes else {"eval_metric": "root_mean_squared_error", "problem_type": "regression"}
+    with tempfile.TemporaryDirectory() as folder, _silently(), patch("time.time", time.process_time):
+        model = TabularPredictor("target", path=folder, verbosity=0, **kinds)
+        model.fit(rows, presets="best_quality", time_limit=AUTOGLUON_SECONDS, num_cpus=1, num_gpus=0)
+        if is_classes:
+            proba = np.zeros((len(problem.X_test), problem.classes))
+            proba[:, np.asarray(model.class_labels, dtype=np.int64)] = model.predict_proba(problem.X_test)
+            return proba
+        mean, residuals = model.predict(problem.X_test), model.predict_oof() - problem.learned
+    return problem.in_units_of_target(np.asarray(mean, dtype=np.float64), _root_mean_square(np.asarray(residuals)))
 
 
 def realmlp(problem: Problem) -> Prediction:
@@ -186,4 +249,4 @@ def _silently() -> Iterator[None]:
         yield
 
 
-__all__ = ["CATBOOST", "GP", "LIGHTGBM", "NGBOOST", "REALMLP", "Normal", "Prediction", "rivals"]
+__all__ = ["AUTOGLUON", "CATBOOST", "GP", "LIGHTGBM", "NGBOOST", "REALMLP", "XGBOOST", "Normal", "Prediction", "rivals"]

@@ -96,18 +96,43 @@ def test_links_are_pooled_by_penalised_likelihood(link: str) -> None:
 def test_classes_are_pooled_by_a_product_of_probabilities() -> None:
     logits, y = classes(3.0)
     pool = pool_classes(logits, y, WEIGHT)
-    np.testing.assert_allclose(pool.weights, pool_links(log_softmax(logits, -1), y, WEIGHT, "softmax"))
+    mass = WEIGHT @ y + 0.5
+    shares = np.log(mass / mass.sum())
+    constant = np.broadcast_to(shares, (1, *y.shape))
+    weights = pool_links(np.concatenate([log_softmax(logits, -1), constant]), y, WEIGHT, "softmax")
+    np.testing.assert_allclose(pool.weights, weights[:-1])
+    np.testing.assert_allclose(pool.base, weights[-1] * shares)
     proba = softmax(np.random.default_rng(4).normal(size=(2, 2, 5, CLASSES)), -1)
-    product = np.exp(0.9 * np.log(proba[0]).mean(0) + 0.4 * np.log(proba[1]).mean(0))
-    pooled = ClassPool(np.array([0.9, 0.4]))(np.log(proba))
+    product = 2.0 ** -np.arange(CLASSES) * np.exp(0.9 * np.log(proba[0]).mean(0) + 0.4 * np.log(proba[1]).mean(0))
+    base = np.log(2.0) * -np.arange(CLASSES)
+    pooled = ClassPool(np.array([0.9, 0.4]), base, np.full(CLASSES, -np.inf))(np.log(proba))
     np.testing.assert_allclose(np.exp(pooled), product / product.sum(1, keepdims=True))
+
+
+def test_members_worse_than_the_shares_of_the_classes_give_way_to_these() -> None:
+    rng = np.random.default_rng(8)
+    y = np.eye(CLASSES)[rng.choice(CLASSES, 3000, p=np.arange(1, CLASSES + 1) / np.arange(1, CLASSES + 1).sum())]
+    pool = pool_classes(3 * rng.normal(size=(MEMBERS, 3000, CLASSES)), y, np.ones(3000))
+    proba = np.exp(pool(rng.normal(size=(MEMBERS, 1, 50, CLASSES))))
+    np.testing.assert_allclose(proba, np.broadcast_to(y.mean(0), proba.shape), atol=0.03)
+
+
+def test_no_class_has_a_probability_of_zero() -> None:
+    logits = np.zeros((1, 40, CLASSES))
+    logits[..., 0] = 2000.0
+    y = np.eye(CLASSES)[np.append(np.zeros(39, dtype=int), 1)]
+    pool = ClassPool(np.ones(1), np.zeros(CLASSES), pool_classes(logits, y, np.ones(40)).trace)
+    proba = np.exp(pool(logits[:, None]))
+    assert proba.min() > 1e-6
+    assert proba[:, 0].min() > 0.99
+    np.testing.assert_allclose(proba.sum(1), 1)
 
 
 def test_of_too_many_rows_every_so_many_are_used(monkeypatch) -> None:
     monkeypatch.setattr(_stack, "MAX_FIT_ROWS", 15)
     logits, y = classes()
-    few, all_rows = pool_classes(logits[:, ::3], y[::3], WEIGHT[::3]), pool_classes(logits, y, WEIGHT)
-    np.testing.assert_array_equal(all_rows.weights, few.weights)
+    few = pool_links(logits[:, ::3], y[::3], WEIGHT[::3], "softmax")
+    np.testing.assert_array_equal(pool_links(logits, y, WEIGHT, "softmax"), few)
     assert isinstance(pool_means(*numbers(), WEIGHT), Pool)
 
 

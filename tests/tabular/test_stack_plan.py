@@ -20,7 +20,7 @@ def a_task(link: str = "identity", rows: int = 2000, spread: float = 10.0) -> Ta
     """Targets ±spread, or two classes in turn."""
     side = np.where(np.arange(rows) % 2, 1.0, -1.0)
     target = np.stack([side > 0, side < 0], 1) * 1.0 if link == "softmax" else spread * side[:, None]
-    table = MemberTable(np.zeros((rows, 1)), [torch.zeros(rows, 1)] * 2, (), None, np.arange(rows))
+    table = MemberTable(np.zeros((rows, 1)), [torch.zeros(rows, 1)] * 2, (), np.arange(0), None, np.arange(rows))
     return Task(table, target, np.ones(rows), np.arange(rows) % 2, link)
 
 
@@ -65,10 +65,8 @@ def test_a_network_is_tried_where_kernels_beat_boosting_by_two_fifths(
     assert both is tried, "the version that was fitted counts, not the quick one"
 
 
-@together(
-    ("kernel", "boosting", "tried"), [(0.17, 0.2, True), (0.185, 0.2, False), (0.5, 0.6, True), (0.6, 0.6, False)]
-)
-def test_for_classes_a_tenth_is_enough(kernel: float, boosting: float, tried: bool) -> None:
+@together(("kernel", "boosting", "tried"), [(0.23, 0.2, True), (0.25, 0.2, False), (0.6, 0.6, True), (0.6, 0.4, False)])
+def test_for_classes_kernels_may_be_a_fifth_worse(kernel: float, boosting: float, tried: bool) -> None:
     assert tries_network(a_task("softmax"), {"boosting": boosting, "kernel": kernel}) is tried
     assert tries_network(a_task("softmax"), {"kernel": kernel})
 
@@ -77,6 +75,8 @@ def test_a_network_is_not_tried_on_few_rows_without_kernels_or_where_kernels_are
     losses = {"boosting": 9.0, "kernel": 1.0}
     assert tries_network(a_task(rows=2000), losses)
     assert not tries_network(a_task(rows=1998), losses)
+    assert tries_network(a_task("softmax", rows=300), {"boosting": 0.9, "kernel": 0.1})
+    assert not tries_network(a_task("softmax", rows=298), {"boosting": 0.9, "kernel": 0.1})
     assert not tries_network(a_task(), {"boosting": 1.0})
     assert not tries_network(a_task("softmax"), {"boosting": 0.1})
     # A thousandth of the variance, 100, is left: a network cannot improve on that.

@@ -56,6 +56,22 @@ def test_the_kinds_of_polars() -> None:
     usable(regressor().fit(table, y), table)
 
 
+def test_every_level_of_a_key_counts_however_many_there_are() -> None:
+    rng = np.random.default_rng(0)
+    level, noise = rng.normal(size=600), 0.3 * rng.normal(size=6000)
+    key = np.arange(6000) % 600
+    frame, y = pd.DataFrame({"key": [f"k{code}" for code in key], "x": rng.normal(size=6000)}), level[key] + noise
+    for member in ("boosting", "linear"):
+        model = regressor(member, cv=5).fit(frame[:3000], y[:3000])
+        assert np.std(model.predict(frame[3000:]) - y[3000:]) < 0.55, member
+
+
+def test_levels_that_mean_nothing_are_shrunk_to_the_mean_of_all() -> None:
+    rng = np.random.default_rng(0)
+    frame, y = pd.DataFrame({"key": [f"k{code}" for code in np.arange(3000) % 300]}), rng.normal(size=3000)
+    assert np.std(regressor("linear", cv=5).fit(frame, y).predict(frame)) < 0.15
+
+
 def test_days_are_learned_from_in_whatever_they_are_kept() -> None:
     rng = np.random.default_rng(0)
     times = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=200), "x": rng.normal(size=200)})

@@ -34,8 +34,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
         model: ``"auto"`` fits all members and drops those that do not help on the first fold; or one member by name
             (``"linear"``, ``"kernel"``, ``"boosting"``, ``"shallow"`` (boosting with few leaves), ``"trees"``,
             ``"network"``), an ``nn.Module``, a function of (inputs, classes) that returns one, any scikit-learn
-            classifier or pipeline; or a list of these. Boosting is LightGBM's where it is installed, else
-            scikit-learn's.
+            classifier or pipeline; or a list of these.
         cv: number of folds, or a scikit-learn splitter that holds out each row once; None is 5 folds, and 3 from
             200,000 rows on.
         time_limit: seconds after which no further member is started and an unfinished one is dropped; None sets no

@@ -31,10 +31,9 @@ from likely._typing import Array, Index
 
 MAX_NUMBERS = 1 << 25  # largest number of values that a fit reads from a table that is not in memory
 SAMPLE_ROWS = 500  # about the size of a sample for importances
-LEVELS = 254  # levels of a category with a code of their own: scikit-learn's trees accept no more
 PERIODS = (365.2425, 7.0, 1.0)  # days of a year, a week, a day
 MAX_INDICATORS = 12  # largest number of levels that have a column each
-PRIOR_ROWS = 10.0  # strength of the overall mean in the mean of a level, in rows
+LEAST_PRIOR, MOST_PRIOR = 1.0, 100.0  # strength of the overall mean in the mean of a level, in rows
 COMPRESSED_DEVIATIONS = 3.0  # deviations beyond which values are compressed
 
 
@@ -136,9 +135,9 @@ def _kind(column: Any, weight: Array) -> Numbers | Dates | LevelCodes:
     present = np.isfinite(codes)
     mass = np.bincount(codes[present].astype(np.intp), weight[present], minlength=len(level_code))
     rank = np.empty(len(level_code), dtype=np.intp)
-    # The most frequent level has the lowest code; rare levels share the last one.
+    # The most frequent level has the lowest code.
     rank[np.argsort(-mass, kind="stable")] = np.arange(len(level_code))
-    return LevelCodes({level: min(int(rank[code]), LEVELS - 1) for level, code in level_code.items()}, ordered=False)
+    return LevelCodes({level: int(rank[code]) for level, code in level_code.items()}, ordered=False)
 
 
 @dataclass(frozen=True)
@@ -195,15 +194,22 @@ class MeanEncoding:
 
     sums: Array  # (folds, levels + 1, outputs)
     counts: Array  # (folds, levels + 1)
+    prior: float  # strength of the overall mean, in rows
 
     @classmethod
     def learn(cls, codes: Array, levels: int, target: Array, weight: Array, folds: Index) -> Self:
-        """Learn sums and counts from the codes of a column."""
+        """Learn sums and counts from the codes of a column, and the prior from the variances in and between levels."""
         code = np.where(np.isfinite(codes), codes, levels).astype(np.intp)
         sums, counts = np.zeros((folds.max() + 1, levels + 1, target.shape[1])), np.zeros((folds.max() + 1, levels + 1))
         np.add.at(sums, (folds, code), target * weight[:, None])
         np.add.at(counts, (folds, code), weight)
-        return cls(sums, counts)
+        total, rows = sums.sum(0), counts.sum(0)
+        means, n, present = total / np.maximum(rows, 1e-12)[:, None], rows.sum(), np.count_nonzero(rows)
+        squares = np.square(target - means[code]).sum(1) @ weight
+        within = squares / max(n - present, 1.0)
+        spread = rows @ np.square(means - total.sum(0) / n).sum(1) - (present - 1) * within
+        between = spread / max(n - rows @ rows / n, 1e-12)
+        return cls(sums, counts, float(np.clip(within / max(between, 1e-300), LEAST_PRIOR, MOST_PRIOR)))
 
     def __call__(self, codes: Array, fold: int, row_folds: Index | None) -> list[Array]:
         """Return the encoding from rows outside ``fold`` and outside each row's own fold."""
@@ -216,7 +222,7 @@ class MeanEncoding:
             sums = sums - np.where(differs[:, None], self.sums[row_folds, code], 0.0)
             counts = counts - np.where(differs, self.counts[row_folds, code], 0.0)
         counts = np.maximum(counts, 0.0)  # differences of sums may round below
-        means = (sums + PRIOR_ROWS * rate) / (counts + PRIOR_ROWS)[:, None]
+        means = (sums + self.prior * rate) / (counts + self.prior)[:, None]
         return [*means.T, np.log1p(counts)]
 
 
@@ -247,6 +253,12 @@ class Encoders:
         units = tuple(mean_and_deviation(part, weight) for part in inputs)
         encoders = cls(start.columns, units, start.n_folds)
         return encoders, encoders._shared(inputs, device)
+
+    @property
+    def effects(self) -> Index:
+        """The inputs that are mean targets or frequencies of levels."""
+        widths = [len(column(np.zeros(1), 0, None)) for column in self.columns]
+        return np.flatnonzero(np.repeat([isinstance(column, MeanEncoding) for column in self.columns], widths))
 
     def __call__(self, plain: Array, device: str) -> list[Tensor]:
         """Encode rows, which may be new, for the model of each fold."""

@@ -83,8 +83,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         model: ``"auto"`` fits all members and drops those that do not help on the first fold; or one member by name
             (``"linear"``, ``"kernel"``, ``"boosting"``, ``"shallow"`` (boosting with few leaves), ``"trees"``,
             ``"network"``), an ``nn.Module``, a function of (inputs, outputs) that returns one, any scikit-learn
-            regressor or pipeline; or a list of these. Boosting is LightGBM's where it is installed, else
-            scikit-learn's.
+            regressor or pipeline; or a list of these.
         likelihood: ``"auto"`` chooses, by held-out likelihood, among those that the target's values allow: a normal or
             Student's t, skewed or not, of the target or its log odds, or a log-normal, skewed or not; for counts a
             Poisson or negative binomial, zero-inflated or not. One or two values that repeat far more often than any

@@ -1,4 +1,4 @@
-"""Files of fitted stacks: the classes that one may name, and plain forms of networks, LightGBM's trees and frames."""
+"""Files of fitted stacks: the classes that one may name, and plain forms of networks, trees and frames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from likely._saving.codec import Codec, RecordReader, Unsaved
 from likely._typing import Index
 from likely.tabular._columns import Dates, Encoders, Indicator, LevelCodes, MeanEncoding, Number, Numbers, TableColumns
 from likely.tabular._stack import ClassPool, Pool, Stack
-from likely.tabular.members.boosting import Boosted, Flat, Histogram, Native
+from likely.tabular.members.boosting import Boosted, Flat, Histogram
 from likely.tabular.members.estimator import Foreign, Forest
 from likely.tabular.members.kernel import Smooth
 from likely.tabular.members.linear import LinearModel
@@ -83,7 +83,7 @@ def _check_equal(estimator: Any, restored: Any) -> None:
         if np.isclose(expected, actual, rtol=tolerance, atol=tolerance, equal_nan=True).mean() < share:
             raise RuntimeError(
                 "the model was not saved, because its copy does not predict the same: save it with joblib or skops, "
-                "and report this with the versions of scikit-learn and LightGBM"
+                "and report this with the version of scikit-learn"
             )
 
 
@@ -101,24 +101,6 @@ class PlainNetwork:
             network = MLP(models, inputs, outputs, [layer.shape[-1] for layer in layers], 0.0)
         network.load_state_dict(self.tensors)
         return network.eval()
-
-
-@dataclass(frozen=True)
-class PlainBooster:
-    """LightGBM's trees as the text that it writes."""
-
-    text: str
-
-    def restored(self) -> Any:
-        """Return the trees."""
-        try:
-            lightgbm = import_module("lightgbm")
-        except ImportError:
-            raise ImportError("this model has boosted trees of LightGBM: pip install 'likely[boosting]'") from None
-        try:
-            return lightgbm.Booster(model_str=self.text)
-        except lightgbm.basic.LightGBMError as error:
-            raise ValueError(f"its boosted trees are damaged ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -168,8 +150,6 @@ def _replace(value: Any) -> Any:
     if isinstance(value, MLP):
         return PlainNetwork(value.state_dict())
     library = type(value).__module__.split(".")[0]
-    if hasattr(value, "model_to_string"):
-        return PlainBooster(value.model_to_string())
     try:
         return PlainState.of(value)
     except KeyError:
@@ -180,10 +160,7 @@ def _replace(value: Any) -> Any:
     if isinstance(value, nn.Module):
         raise Unsaved(f"it is a {kind}, a module of your own; save its state_dict, or {OTHERWISE}")
     if library == "sklearn":
-        raise Unsaved(
-            f"this version of scikit-learn stores its trees in another way (with a {kind}); "
-            f"install likely[boosting] and fit again, or {OTHERWISE}"
-        )
+        raise Unsaved(f"this version of scikit-learn stores its trees in another way (with a {kind}); {OTHERWISE}")
     raise Unsaved(
         f"it holds {shown} of the type {kind}, and a file holds only numbers, strings and booleans; "
         "convert such columns or labels to text before the fit, or save the model with joblib or skops"
@@ -296,7 +273,7 @@ CLASSES: tuple[type, ...] = (
     Stack, StackMember, Pool, ClassPool,
     ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion, AtomTarget,
     LinearModel, Smooth, Network, Forest,
-    Boosted, Native, Flat, Histogram,
-    PlainFrame, PlainNetwork, PlainBooster, PlainState,
+    Boosted, Flat, Histogram,
+    PlainFrame, PlainNetwork, PlainState,
 )  # fmt: skip
 CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace, skipped=PASSING)

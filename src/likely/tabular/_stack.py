@@ -34,9 +34,9 @@ KINDS: dict[str, Fit] = {  # in the order of fitting: the quickest first, since 
     "network": fit_networks,
 }
 SMOOTH = 0.6  # ratio of the kernels' loss to that of boosting up to which the target is smooth enough for a network
-SMOOTH_CLASSES = 0.9  # the same for classes
+SMOOTH_CLASSES = 1.2  # the same for classes
 EXACT_SHARE = 1e-3  # share of the target's variance: where kernels leave less, a network cannot improve on them
-NETWORK_ROWS = 2000  # smallest number of rows that a network is fitted to
+NETWORK_ROWS, CLASS_ROWS = 2000, 300  # smallest number of rows that a network is fitted to, and for classes
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,10 @@ def _best(
 
 def _network_may_help(task: Task, losses: Mapping[str, float], scouted: Mapping[str, Array]) -> bool:
     """Whether the target is smooth, by the losses of kernels and boosting, and there are enough rows."""
-    if len(task.target) < NETWORK_ROWS or "kernel" not in losses:
+    is_class = task.link == "softmax"
+    if len(task.target) < (CLASS_ROWS if is_class else NETWORK_ROWS) or "kernel" not in losses:
         return False
-    if task.link == "softmax":
+    if is_class:
         return losses["kernel"] <= SMOOTH_CLASSES * losses.get("boosting", np.inf)
     if losses["kernel"] < EXACT_SHARE * float(task.target.var()):
         return False
@@ -147,6 +148,7 @@ def _network_may_help(task: Task, losses: Mapping[str, float], scouted: Mapping[
 
 PRIOR_ROWS = 5.0  # strength of the prior for equal weights, in rows
 TINY = 1e-12
+TRACE = 0.1  # row of a draw from the classes' shares that is added to the rows, for the least probability
 MAX_FIT_ROWS = 100_000  # largest number of rows for fitting the weights: more hardly change so few numbers
 
 
@@ -200,15 +202,25 @@ def pool_links(out_of_fold: Array, target: Array, weight: Array, link: str) -> A
 
 @dataclass(frozen=True)
 class ClassPool:
-    """A geometric mean of the members' probabilities; weights that add up to less than one make them less certain."""
+    """A geometric mean of the members' probabilities and the classes' shares, and a trace of the shares.
+
+    Weights that add up to less than one make the probabilities less certain.
+    """
 
     weights: Array  # (members,)
+    base: Array  # (classes,): the logarithm of the shares, times their weight
+    trace: Array  # (classes,): the logarithm of the least probability, so that none is zero
 
     def __call__(self, predictions: Array) -> Array:
         """Combine logits (members, folds, rows, classes) to log probabilities (rows, classes)."""
-        return log_softmax(np.tensordot(self.weights, log_softmax(predictions, -1).mean(1), 1), -1)
+        pooled = np.tensordot(self.weights, log_softmax(predictions, -1).mean(1), 1) + self.base
+        return log_softmax(np.logaddexp(log_softmax(pooled, -1), self.trace), -1)
 
 
 def pool_classes(out_of_fold: Array, target: Array, weight: Array) -> ClassPool:
     """Fit weights from logits (members, rows, classes) of labels as indicators (rows, classes)."""
-    return ClassPool(pool_links(log_softmax(out_of_fold, -1), target, weight, "softmax"))
+    mass = weight @ target + 0.5
+    share = np.log(mass / mass.sum())
+    predictions = np.concatenate([log_softmax(out_of_fold, -1), np.broadcast_to(share, (1, *target.shape))])
+    weights = pool_links(predictions, target, weight, "softmax")
+    return ClassPool(weights[:-1], weights[-1] * share, share + np.log(TRACE / mass.sum()))

@@ -79,7 +79,8 @@ class TableEstimator(BaseEstimator):
     def _table(self, X: Any, encoders: Encoders) -> MemberTable:
         """Return the inputs of the members for any rows."""
         plain = self.columns_(X)
-        return MemberTable(plain, encoders(plain, self._device), self.columns_.categories, X, np.arange(len(plain)))
+        smooth, place = encoders(plain, self._device), np.arange(len(plain))
+        return MemberTable(plain, smooth, self.columns_.categories, encoders.effects, X, place)
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -144,7 +145,7 @@ class TableEstimator(BaseEstimator):
         """Return the task that members are fitted to, with categories encoded by the targets (rows, outputs)."""
         self._device = str(torch.device(self.device or "cpu"))
         encoders, smooth = Encoders.learn(plain, self.columns_.categories, target, weight, folds, self._device)
-        table = MemberTable(plain, smooth, self.columns_.categories, X, order)
+        table = MemberTable(plain, smooth, self.columns_.categories, encoders.effects, X, order)
         limit = np.inf if self.time_limit is None else self._began + self.time_limit
         spread = self.n_jobs is not None or effective_n_jobs(None) > 1
         threads = 1 if spread else torch.get_num_threads()
@@ -219,8 +220,7 @@ class TableEstimator(BaseEstimator):
 
         Raises:
             ValueError: if the file is damaged, or was not written by :meth:`save` of this class.
-            ImportError: if the model needs a library that is not installed: LightGBM for its trees, or the library of
-                the frame that it was fitted to.
+            ImportError: if the library of the frame that it was fitted to is not installed.
         """
         return load_model(cls, path)
 

@@ -1,9 +1,8 @@
-"""Boosted trees: LightGBM's where it is installed, else scikit-learn's, with early stopping on held-out rows."""
+"""Boosted trees of scikit-learn, with early stopping on held-out rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,24 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from likely._typing import Array, Index
 from likely.tabular.members.task import StackMember, Task, View, cross_fit
 
-MANY_ROWS, RATE_FACTOR = (
-    100_000,
-    3,
-)  # from this many rows on, the learning rate is multiplied by this factor, for fewer rounds
+# From this many rows on, the learning rate is multiplied by this factor, for fewer rounds.
+MANY_ROWS, RATE_FACTOR = 100_000, 3
 FEW_CLASSES, MOST_HASTE = 4, 4.0  # with more classes the learning rate rises in proportion, up to this factor
 MIN_MEAN = 1e-15
+LEVELS = 254  # levels of a category that a tree can split by; of more, it reads the effects
 
 
 @dataclass(frozen=True)
 class Growth:
     """The settings of boosted trees."""
 
-    rate: float = 0.05
+    rate: float = 0.1
     leaves: int = 31
     least: int = 10  # smallest number of rows per leaf
-    share: float = 0.8  # of the columns that each tree uses
+    share: float = 0.8  # of the columns that each split considers
     ridge: float = 0.0
-    rounds: int = 1000
-    patience: int = 40
+    rounds: int = 500
+    patience: int = 20
 
     def on(self, rows: int) -> Growth:
         """Return the settings for this number of rows."""
@@ -47,16 +45,15 @@ class Growth:
 
 
 GROWTH = Growth()
-SHALLOW = Growth(rate=0.08, leaves=4, least=20, share=0.5, ridge=1.0, patience=40)
+SHALLOW = Growth(rate=0.16, leaves=4, least=20, share=0.5, ridge=1.0)
 
 
 def fit_boosting(task: Task, growth: Growth = GROWTH) -> StackMember:
     """Fit boosted trees to each fold."""
-    fit_one = _lightgbm if find_spec("lightgbm") is not None else _scikit_learn
 
     def fit(task: Task, fold: int, train: Index, held_out: Index) -> Boosted:
         present = np.flatnonzero(task.target[train].any(0)) if task.link == "softmax" else np.arange(task.outputs)
-        x, held_out_x = task.table.plain[train], task.table.plain[held_out]
+        x, held_out_x = (task.table.view(fold, rows).numbers for rows in (train, held_out))
         weight, held_out_weight = task.weight[train], task.weight[held_out]
         models: list[Any] = []
         for y, held_out_y in _targets(task, present, train, held_out):
@@ -66,7 +63,7 @@ def fit_boosting(task: Task, growth: Growth = GROWTH) -> StackMember:
                 models.append(Flat(np.log(0.5 / (len(x) + 1))))
                 continue
             grown = growth.on(len(x)).for_classes(len(present) if task.link == "softmax" else 1)
-            models.append(fit_one(task, grown, fold, (x, y, weight), judge, len(present)))
+            models.append(_histogram(task, grown, fold, (x, y, weight), judge))
         return Boosted(tuple(models), task.link, present, task.outputs, 0.5 / (len(x) + 1))
 
     return cross_fit(task, fit)
@@ -94,7 +91,7 @@ class Boosted:
 
     def __call__(self, view: View) -> Array:
         """Predict, in the link's units, of shape (rows, outputs)."""
-        plain = view.plain
+        plain = view.numbers
         scores = np.column_stack([model(plain) for model in self.models])
         if self.link != "softmax":
             return scores
@@ -117,54 +114,6 @@ class Flat:
 
 
 @dataclass(frozen=True)
-class Native:
-    """LightGBM's trees, whose raw scores are in the link's units."""
-
-    booster: Any
-    threads: int
-
-    def __call__(self, plain: Array) -> Array:
-        """Return the raw scores."""
-        return np.asarray(self.booster.predict(plain, raw_score=True, num_threads=self.threads))
-
-
-def _lightgbm(task: Task, growth: Growth, fold: int, train: Any, held_out: Any, classes: int) -> Native:
-    import lightgbm
-
-    kinds = {"identity": "l2", "log": "poisson", "gamma": "gamma"}
-    objective = kinds.get(task.link, "binary" if classes == 2 else "multiclass")
-    options = {
-        "objective": objective,
-        "learning_rate": growth.rate,
-        "num_leaves": growth.leaves,
-        "min_data_in_leaf": growth.least,
-        "feature_fraction": growth.share,
-        "lambda_l2": growth.ridge,
-        "seed": task.random_state + fold,
-        "deterministic": True,
-        "force_row_wise": True,
-        "num_threads": task.threads,
-        "verbose": -1,
-    }
-    if objective == "multiclass":
-        options["num_class"] = classes
-    categories = list(task.table.categories)
-
-    def rows(part: Any, reference: Any = None) -> Any:
-        x, y, weight = part
-        return lightgbm.Dataset(
-            x, y, weight=weight, reference=reference, categorical_feature=categories, params=options
-        )
-
-    dataset = rows(train)
-    if not len(held_out[0]):
-        return Native(lightgbm.train(options, dataset, max(1, growth.rounds // 10)), task.threads)
-    watch: list[Any] = [lightgbm.early_stopping(growth.patience, verbose=False), lambda state: task.check_time()]
-    trees = lightgbm.train(options, dataset, growth.rounds, valid_sets=[rows(held_out, dataset)], callbacks=watch)
-    return Native(trees, task.threads)
-
-
-@dataclass(frozen=True)
 class Histogram:
     """scikit-learn's trees."""
 
@@ -179,10 +128,10 @@ class Histogram:
         return scores if self.link == "identity" else np.log(np.maximum(scores, MIN_MEAN))
 
 
-def _scikit_learn(task: Task, growth: Growth, fold: int, train: Any, held_out: Any, classes: int) -> Histogram:
-    growth = replace(
-        growth, rate=2 * growth.rate, rounds=growth.rounds // 2, patience=growth.patience // 2
-    )  # fewer rounds: it is slower than LightGBM
+def _histogram(task: Task, growth: Growth, fold: int, train: Any, held_out: Any) -> Histogram:
+    x, y, weight = train
+    empty = np.isnan(x).all(0)  # scikit-learn cannot bin a column without values
+    x = np.where(empty, 0.0, x) if empty.any() else x
     options: dict[str, Any] = {
         "learning_rate": growth.rate,
         "max_iter": growth.rounds,
@@ -190,7 +139,7 @@ def _scikit_learn(task: Task, growth: Growth, fold: int, train: Any, held_out: A
         "min_samples_leaf": growth.least,
         "max_features": growth.share,
         "l2_regularization": growth.ridge,
-        "categorical_features": list(task.table.categories) or None,
+        "categorical_features": [j for j in task.table.categories if len(np.unique(x[:, j])) <= LEVELS] or None,
         "n_iter_no_change": growth.patience,
         "random_state": task.random_state + fold,
     }
@@ -204,9 +153,6 @@ def _scikit_learn(task: Task, growth: Growth, fold: int, train: Any, held_out: A
     else:
         loss = {"identity": "squared_error", "log": "poisson", "gamma": "gamma"}[task.link]
         trees = HistGradientBoostingRegressor(loss=loss, early_stopping=bool(judged), **options)
-    x, y, weight = train
-    empty = np.isnan(x).all(0)  # scikit-learn cannot bin a column without values
-    x = np.where(empty, 0.0, x) if empty.any() else x
     return Histogram(trees.fit(x, y, sample_weight=weight, **judged), task.link)
 
 

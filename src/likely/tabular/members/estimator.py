@@ -61,7 +61,7 @@ def fit_estimator(task: Task, estimator: Any) -> StackMember:
     return cross_fit(task, fit)
 
 
-TREES = 40  # per fold
+TREES, CLASS_TREES = 40, 120  # per fold, and for classes, whose probabilities are shares of the trees
 WIDE_COLUMNS, WIDE_SHARE = 20, 0.4  # from this many columns on, a split considers this share of them
 MAX_TREE_ROWS = 50_000  # largest number of rows per tree
 
@@ -87,7 +87,7 @@ def fit_trees(task: Task) -> StackMember:
         x = task.table.smooth[fold].cpu().numpy()[train]
         y, weight = task.target[train], task.weight[train]
         options: dict[str, Any] = {
-            "n_estimators": TREES,
+            "n_estimators": CLASS_TREES if task.link == "softmax" else TREES,
             "max_features": 1.0 if x.shape[1] < WIDE_COLUMNS else WIDE_SHARE,
             "random_state": task.random_state + fold,
             "n_jobs": task.threads,
@@ -96,7 +96,7 @@ def fit_trees(task: Task) -> StackMember:
             options |= {"bootstrap": True, "max_samples": MAX_TREE_ROWS}
         if task.link == "softmax":
             trees = ExtraTreesClassifier(**options).fit(x, y.argmax(1), weight)
-            return Forest(trees, task.link, task.outputs, 0.5 / TREES)
+            return Forest(trees, task.link, task.outputs, 0.5 / CLASS_TREES)
         trees = ExtraTreesRegressor(**options).fit(x, y[:, 0], weight)
         return Forest(trees, task.link, task.outputs, max(0.01 * float(np.average(y[:, 0], weights=weight)), 1e-12))
 

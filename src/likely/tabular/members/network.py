@@ -22,6 +22,7 @@ from likely.tabular.networks.rows import Batches
 
 HIDDEN = (128, 128)
 STEPS, BATCH, RATE, DECAY = 600, 256, 0.01, 0.02
+CLASS_BATCH, CLASS_DROPOUT = 128, 0.2  # for classes
 WARM = 30  # steps over which the learning rate rises
 EVERY = 50  # steps between evaluations on held-out rows
 JUDGED = 2000  # largest number of held-out rows per fold for that
@@ -53,7 +54,10 @@ def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Sta
     weight = torch.as_tensor(task.weight, dtype=torch.float32, device=device)
     folds = torch.as_tensor(task.folds, device=device)
     model_number = torch.arange(models, device=device)
-    loss_fn, batches = loss_of(task.link), Batches(n, BATCH, task.random_state)
+    loss_fn, batches = (
+        loss_of(task.link),
+        Batches(n, CLASS_BATCH if task.link == "softmax" else BATCH, task.random_state),
+    )
     net = _start(task, x.shape[-1], make).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY, betas=(0.9, 0.99), fused=True)
 
@@ -98,7 +102,7 @@ def _start(task: Task, inputs: int, make: Callable[[], nn.Module] | None) -> nn.
             copies = Copies(make, task.n_folds)
             _check(copies, task)
             return copies
-        net = MLP(task.n_folds, inputs, task.outputs, HIDDEN, 0.0)
+        net = MLP(task.n_folds, inputs, task.outputs, HIDDEN, CLASS_DROPOUT if task.link == "softmax" else 0.0)
     lines: Sequence[Any] = fit_lines(replace(task, best=None)).models
     with torch.no_grad():
         net.line.weight.copy_(torch.from_numpy(np.stack([line.coef for line in lines])))

@@ -63,8 +63,14 @@ class View:
 
     plain: Array  # (rows, numbers): NaN where a value is missing, a category as the code of its level
     smooth: Tensor  # (rows, inputs): no gaps, standard units
+    effects: Index  # columns of ``smooth`` that hold the effects of levels
     source: Any  # the table as the user passed it
     place: Index  # position of each row in it
+
+    @property
+    def numbers(self) -> Array:
+        """What trees with gaps and categories read: ``plain``, and the effects of levels beside it."""
+        return np.column_stack([self.plain, self.smooth[:, self.effects].cpu().numpy()])
 
     @property
     def source_rows(self) -> Any:
@@ -79,6 +85,7 @@ class MemberTable:
     plain: Array
     smooth: Sequence[Tensor]  # one per fold, for its model
     categories: tuple[int, ...]  # columns of ``plain`` that are categories
+    effects: Index  # columns of ``smooth`` that hold the effects of levels
     source: Any
     place: Index
 
@@ -89,9 +96,10 @@ class MemberTable:
     def view(self, fold: int, rows: Index | None = None) -> View:
         """Return all rows, or some, for the model of a fold."""
         if rows is None:
-            return View(self.plain, self.smooth[fold], self.source, self.place)
+            return View(self.plain, self.smooth[fold], self.effects, self.source, self.place)
         smooth = self.smooth[fold]
-        return View(self.plain[rows], smooth[torch.from_numpy(rows).to(smooth.device)], self.source, self.place[rows])
+        smooth = smooth[torch.from_numpy(rows).to(smooth.device)]
+        return View(self.plain[rows], smooth, self.effects, self.source, self.place[rows])
 
 
 @dataclass(frozen=True)
@@ -157,7 +165,7 @@ class Task:
         """Return some of the rows."""
         table = self.table
         smooth = [inputs[rows] for inputs in table.smooth]
-        part = MemberTable(table.plain[rows], smooth, table.categories, table.source, table.place[rows])
+        part = replace(table, plain=table.plain[rows], smooth=smooth, place=table.place[rows])
         return replace(self, table=part, target=self.target[rows], weight=self.weight[rows], folds=self.folds[rows])
 
     def check_time(self) -> None:

@@ -19,7 +19,7 @@ from likely.tabular.targets.noise import FAMILIES, learn_noise
 
 CHOICE_ROWS = 2000  # largest number of rows used for the choice
 MARGIN = 2.0  # standard errors by which another likelihood must be better to replace the best so far
-GROWTH = Growth(rate=0.15, leaves=15, rounds=100, patience=10)
+GROWTH = Growth(rate=0.3, leaves=15, rounds=50, patience=5)
 NAMED = {name: ("identity", name) for name in FAMILIES} | {"log_normal": ("log", "normal")}  # link and family
 NAMED |= {name: ("counts", name) for name in counts.FAMILIES}
 

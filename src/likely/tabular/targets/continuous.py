@@ -180,7 +180,7 @@ GROSS_SCALES = 5.0  # residual, in scales, above which a target may be a gross e
 MAX_ROUNDS = 3  # a gross error can hide another, which the next round finds
 MARGIN = 2.0  # standard errors by which the remaining rows must gain
 MAX_TREE_ROWS = 50_000  # largest number of rows that the trees learn from
-GROWTH = Growth(rate=0.1, leaves=16, rounds=200, patience=15)
+GROWTH = Growth(rate=0.2, leaves=16, rounds=100, patience=7)
 
 
 def find_inliers(task: Task) -> tuple[NDArray[np.bool_], Array | None]:

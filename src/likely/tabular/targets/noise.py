@@ -32,7 +32,7 @@ MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
 FAMILIES = ("normal", "student_t", "skew_student_t")
 # Without heavier tails than a normal's where residuals are logarithms, since these would leave the target no mean.
 AUTOMATIC = {"auto": ("student_t", "skew_student_t"), "auto of logarithms": ("normal", "skew_normal")}
-GROWTH = Growth(leaves=8, least=20, share=0.7, ridge=5.0, rounds=300, patience=20)
+GROWTH = Growth(leaves=8, least=20, share=0.7, ridge=5.0, rounds=150, patience=10)
 
 
 @dataclass(frozen=True)
