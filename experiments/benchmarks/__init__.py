@@ -155,6 +155,15 @@ BENCHES: tuple[Entry, ...] = (
         "solvers, calibrators, thresholds, pools and verdicts, the tests of make test notice 85% or more.",
         module("experiments.benchmarks.mutants"),
     ),
+    Entry(
+        "hard",
+        "Benchmark",
+        17,
+        "Promises where statistics is hard",
+        "With 15 to 100 rows, up to three times as many columns, and targets of few values, 90% intervals cover at "
+        "least 80% of new rows, predictions are as good as the marginal, and thresholds keep their share.",
+        module("experiments.benchmarks.hard"),
+    ),
 )
 
 __all__ = ["BENCHES"]

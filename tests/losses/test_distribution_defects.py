@@ -263,3 +263,33 @@ def test_ordinal_enumerates_its_classes():
     torch.testing.assert_close(d.log_prob(classes).exp().sum(0), torch.ones(2))
     np.testing.assert_allclose((d.log_prob(classes).exp() * classes).sum(0), d.mean, rtol=1e-6)
     assert Ordinal(torch.tensor(0.0), torch.tensor([0.0])).enumerate_support().tolist() == [0.0, 1.0]
+
+
+@together("name", ["normal", "huber"])
+def test_far_quantiles_and_their_probabilities_keep_their_digits_in_single_precision(name):
+    make = {"normal": lambda: likely.NormalLoss(scale=1.0), "huber": lambda: likely.HuberLoss(delta=15.0, scale=1.0)}
+    d = make[name]().distribution(torch.tensor(0.0))
+    for p in (1e-30, 1e-12, 1e-6, 0.3):
+        z = d.icdf(torch.tensor(p))
+        assert z.item() == pytest.approx(stats.norm.ppf(torch.tensor(p).item()), rel=1e-6)
+        assert d.cdf(z).item() == pytest.approx(p, rel=2e-4 if p < 1e-20 else 2e-5)
+
+
+@together("scale", [1e-30, 1e-24, 1e20, 1e30])
+def test_the_normal_has_the_density_of_its_loss_at_any_scale(scale):
+    loss_fn = likely.NormalLoss(scale=scale)
+    x, y = torch.tensor(0.0), torch.tensor(2.0) * scale
+    exact = -2 - math.log(scale) - 0.5 * math.log(2 * math.pi)
+    assert loss_fn.distribution(x).log_prob(y).item() == pytest.approx(exact, rel=1e-6)
+    assert loss_fn(x, y).item() == pytest.approx(-exact, rel=1e-6)
+
+
+@together("mean", [1e6, 1e8])
+def test_counts_of_millions_keep_their_log_probability_in_single_precision(mean):
+    x, y = torch.tensor(mean), torch.tensor(mean + 2 * mean**0.5)
+    poisson = likely.PoissonLoss(log_input=False).distribution(x)
+    assert poisson.log_prob(y).item() == pytest.approx(stats.poisson.logpmf(y.item(), mean), rel=1e-6)
+    inflated = ZeroInflatedPoisson(x, 0.25)
+    assert inflated.log_prob(y).item() == pytest.approx(math.log(0.75) + stats.poisson.logpmf(y.item(), mean), rel=1e-6)
+    d = likely.NegativeBinomialLoss(dispersion=1.0, log_input=False).distribution(x)
+    assert d.log_prob(y).item() == pytest.approx(stats.nbinom.logpmf(y.item(), 1.0, 1 / (1 + mean)), rel=1e-6)

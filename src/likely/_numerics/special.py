@@ -24,6 +24,11 @@ def log_cosh(x: Tensor) -> Tensor:
     return torch.where(far, torch.where(far, x, 20.0).abs() - math.log(2), near)
 
 
+def normal_cdf(z: Tensor) -> Tensor:
+    """Return the normal distribution function, whose lower tail torch.special.ndtr rounds to zero."""
+    return 0.5 * torch.erfc(-z / math.sqrt(2))
+
+
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _SHIFT = 8
 

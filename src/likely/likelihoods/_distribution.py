@@ -82,19 +82,60 @@ class OfForm(Exact):
         return type(self).nll(self.loc, value, **parameters, **EACH)
 
 
-class LocationScale(OfForm):
-    """A density of (x - loc) / scale, with or without shape parameters; subclasses give its standard form."""
+class Standardised(OfForm):
+    """A density of (x - loc) / scale, with its CDF and quantiles by those of its standard form.
+
+    Symmetric ones give ``_tail``, the CDF up to zero, and ``_tail_quantile``, its inverse: no digits cancel there.
+    """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "loc": constraints.real,
         "scale": constraints.positive,
     }
     support = constraints.real
-    has_rsample = True
     scale: Tensor
+    _tail: Callable[[Tensor], Tensor]
+    _tail_quantile: Callable[[Tensor], Tensor]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value), differentiable in the value and all parameters.
+
+        Args:
+            value: real numbers of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._standard_cdf((value - self.loc) / self.scale)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The quantile of a probability, differentiable in it and all parameters.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Quantiles, in the broadcast shape.
+        """
+        return self.loc + self.scale * self._standard_icdf(value)
+
+    def _standard_cdf(self, z: Tensor) -> Tensor:
+        tail = self._tail(torch.where(z < 0, z, -z))
+        return torch.where(z < 0, tail, 1 - tail)
+
+    def _standard_icdf(self, p: Tensor) -> Tensor:
+        low = p < 0.5
+        z = self._tail_quantile(torch.where(low, p, 1 - p))
+        return torch.where(low, z, -z)
+
+
+class LocationScale(Standardised):
+    """A density of (x - loc) / scale, with or without shape parameters; subclasses give its standard form."""
+
+    has_rsample = True
     _standard_variance: Callable[[], Tensor]
-    _standard_cdf: Callable[[Tensor], Tensor]
-    _standard_icdf: Callable[[Tensor], Tensor]
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **rest: Any) -> None:
@@ -125,30 +166,6 @@ class LocationScale(OfForm):
     def variance(self) -> Tensor:
         """The variance; infinite where the tails are too heavy for one."""
         return self.scale.square() * self._standard_variance()
-
-    def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), differentiable in the value and all parameters.
-
-        Args:
-            value: real numbers of a shape that broadcasts with the batch.
-
-        Returns:
-            Probabilities, in the broadcast shape.
-        """
-        if self._validate_args:
-            self._validate_sample(value)
-        return self._standard_cdf((value - self.loc) / self.scale)
-
-    def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability, differentiable in it and all parameters.
-
-        Args:
-            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
-
-        Returns:
-            Quantiles, in the broadcast shape.
-        """
-        return self.loc + self.scale * self._standard_icdf(value)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draw a sample that is differentiable in all parameters.

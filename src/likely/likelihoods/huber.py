@@ -9,6 +9,7 @@ from scipy import special
 from torch import Tensor
 from torch.distributions import constraints
 
+from likely._numerics.special import normal_cdf
 from likely.constraints import Exp
 from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import Value, functional_form
@@ -107,30 +108,28 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
     delta: Tensor
 
     def _masses(self) -> tuple[Tensor, Tensor]:
-        """Z, and the share of one tail."""
-        partition = huber_log_partition(self.delta).exp()
-        return partition, torch.exp(-0.5 * self.delta.square()) / (self.delta * partition)
+        """How much more mass one side has than a normal, in units of the normal's, and the share of one tail."""
+        edge = torch.exp(-0.5 * self.delta.square()) / (_SQRT_2PI * self.delta)
+        excess = edge - normal_cdf(-self.delta)
+        return excess, edge / (1 + 2 * excess)
 
     def _standard_variance(self) -> Tensor:
-        partition, tail = self._masses()
-        centre = _SQRT_2PI * torch.erf(self.delta / math.sqrt(2)) / partition
+        excess, tail = self._masses()
+        centre = torch.erf(self.delta / math.sqrt(2)) / (1 + 2 * excess)
         return centre + tail * (4 + 4 / self.delta.square())
 
-    def _standard_cdf(self, z: Tensor) -> Tensor:
-        partition, tail = self._masses()
-        inner = torch.maximum(torch.minimum(z, self.delta), -self.delta)
-        centre = 0.5 + 0.5 * _SQRT_2PI * torch.erf(inner / math.sqrt(2)) / partition
-        beyond = tail * torch.exp(-self.delta * (z.abs() - self.delta).clamp(min=0))
-        outside = torch.where(z < 0, beyond, 1 - beyond)
-        return torch.where(z.abs() <= self.delta, centre, outside)
+    def _tail(self, z: Tensor) -> Tensor:
+        excess, tail = self._masses()
+        centre = (excess + normal_cdf(torch.maximum(z, -self.delta))) / (1 + 2 * excess)
+        beyond = tail * torch.exp(self.delta * (z + self.delta).clamp(max=0))
+        return torch.where(z < -self.delta, beyond, centre)
 
-    def _standard_icdf(self, p: Tensor) -> Tensor:
-        partition, tail = self._masses()
-        near = torch.minimum(p, 1 - p)
-        inside = near >= tail
-        centre = torch.special.ndtri(0.5 + torch.where(inside, p - 0.5, 0.0) * partition / _SQRT_2PI)
-        outside = self.delta + torch.log(tail / torch.where(inside, tail, near)) / self.delta
-        return torch.where(inside, centre, torch.sign(p - 0.5) * outside)
+    def _tail_quantile(self, p: Tensor) -> Tensor:
+        excess, tail = self._masses()
+        inside = p >= tail
+        centre = torch.special.ndtri(torch.where(inside, p - excess * (1 - 2 * p), 0.5))
+        outside = -self.delta - torch.log(tail / torch.where(inside, tail, p)) / self.delta
+        return torch.where(inside, centre, outside)
 
 
 class HuberLoss(
@@ -168,7 +167,8 @@ def _crps(distribution: Huber, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     size = np.abs(z)
     central = Huber(distribution.delta.clamp(max=38.0), 0.0, 1.0)  # beyond, the tails weigh less than rounding
-    d, (partition, tail) = central.delta.numpy(), (part.numpy() for part in central._masses())
+    d, (excess, tail) = central.delta.numpy(), (part.numpy() for part in central._masses())
+    partition = _SQRT_2PI * (1 + 2 * excess)
     inside, beyond = np.minimum(size, d), np.maximum(size - d, 0)
     mass = 2 * central.cdf(torch.from_numpy(size)).numpy() - 1
     outer = tail * (d + 1 / d - (size + 1 / d) * np.exp(-d * beyond))

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import constraints
 
+from likely._numerics.special import normal_cdf
 from likely.likelihoods._distribution import EACH, Array
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
@@ -77,7 +78,7 @@ class LogNormal(td.LogNormal):
         """
         inside = value > 0
         z = (torch.where(inside, value, 1.0).log() - self.loc) / self.scale
-        return torch.where(inside, 0.5 * torch.erfc(-z / math.sqrt(2)), 0.0)
+        return torch.where(inside, normal_cdf(z), 0.0)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The quantile of a probability, differentiable in it and all parameters.

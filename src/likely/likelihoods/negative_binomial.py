@@ -115,9 +115,9 @@ class NegativeBinomial(Exact, td.NegativeBinomial):
 
     def _nll(self, value: Tensor) -> Tensor:
         none = self.total_count == 0
-        count = torch.where(none, 1.0, self.total_count)
-        nll = negative_binomial_nll(self.logits + count.log(), value, dispersion=count.reciprocal(), **EACH)
-        return torch.where(none, torch.where(value == 0, 0.0, torch.inf), nll)
+        count = torch.where(none, 1.0, self.total_count).double()
+        nll = negative_binomial_nll(self.logits + count.log(), value.double(), dispersion=count.reciprocal(), **EACH)
+        return torch.where(none, torch.where(value == 0, 0.0, torch.inf), nll).to(self.logits)
 
 
 # From the variance μ + κμ².

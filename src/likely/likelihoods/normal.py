@@ -3,17 +3,19 @@
 import math
 
 import numpy as np
+import torch
 from scipy import special
 from torch import Tensor
 from torch import distributions as td
 
-from likely.likelihoods._distribution import Array, standardised
+from likely._numerics.special import normal_cdf
+from likely.likelihoods._distribution import Array, Standardised, standardised
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._slot import root_mean_square, scale_slot
 
-__all__ = ["NormalLoss", "normal_nll"]
+__all__ = ["Normal", "NormalLoss", "normal_nll"]
 
 
 @functional_form(constant=HALF_LOG_2PI, fused=True)
@@ -51,7 +53,25 @@ def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     return 0.5 * ((target - prediction) / scale).square() + scale.log()
 
 
-class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=scale_slot(root_mean_square)):
+class Normal(Standardised, td.Normal, nll=normal_nll):
+    """The normal distribution of torch with a log density that is exact for any scale, and exact lower tails.
+
+    Args:
+        loc: mean.
+        scale: positive standard deviation.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
+
+    >>> import torch
+    >>> from likely.distributions import Normal
+    >>> d = Normal(torch.tensor(0.0), torch.tensor(1.0))
+    >>> d.cdf(torch.tensor(-8.0)), torch.distributions.Normal(0.0, 1.0).cdf(torch.tensor(-8.0))
+    (tensor(6.2210e-16), tensor(0.))
+    """
+
+    _tail, _tail_quantile = staticmethod(normal_cdf), staticmethod(torch.special.ndtri)
+
+
+class NormalLoss(ScaleLoss, nll=normal_nll, family=Normal, scale=scale_slot(root_mean_square)):
     r"""The normal likelihood: :class:`torch.nn.MSELoss` with a scale that learns.
 
     :math:`\ell = r^2/2\sigma^2 + \log\sigma + \tfrac12\log 2\pi`.
@@ -80,7 +100,7 @@ class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=scale_slot(r
     """
 
 
-def _crps(distribution: td.Normal, y: Array) -> Array:
+def _crps(distribution: Normal, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
     return scale * (z * special.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))

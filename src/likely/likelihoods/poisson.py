@@ -105,7 +105,8 @@ class Poisson(Exact, td.Poisson):
         return by_scipy(stats.poisson.ppf, value, self.rate)
 
     def _nll(self, value: Tensor) -> Tensor:
-        return poisson_nll(self.rate, value, log_input=False, **EACH)
+        # In single precision the terms of a count of a million would leave no digit behind the point.
+        return poisson_nll(self.rate.double(), value.double(), log_input=False, **EACH).to(self.rate)
 
 
 class RateLoss(LikelihoodLoss):

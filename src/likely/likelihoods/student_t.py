@@ -7,10 +7,11 @@ import torch
 from scipy import special
 from torch import Tensor
 from torch import distributions as td
+from torch.distributions import constraints
 
 from likely._numerics.special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Array, Exact, cdf_by_scipy, icdf_by_scipy, standardised
+from likely.likelihoods._distribution import Array, Standardised, cdf_by_scipy, icdf_by_scipy, standardised
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
@@ -59,7 +60,7 @@ def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value
     return 0.5 * (df + 1) * log1p_square(z * df.rsqrt()) + scale.log() - log_gamma_ratio(0.5 * df, 0.5)
 
 
-class StudentT(Exact, td.StudentT):
+class StudentT(Standardised, td.StudentT, nll=student_t_nll, df=constraints.positive):
     """Student's t distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact for a large ``df`` too.
 
     Args:
@@ -75,8 +76,7 @@ class StudentT(Exact, td.StudentT):
     (tensor(0.8045), tensor(3.1824))
     """
 
-    def _nll(self, value: Tensor) -> Tensor:
-        return student_t_nll(self.loc, value, df=self.df, scale=self.scale, **EACH)
+    expand = td.StudentT.expand
 
     def entropy(self) -> Tensor:
         """The differential entropy.
@@ -88,32 +88,11 @@ class StudentT(Exact, td.StudentT):
         tails = (x + 0.5) * digamma_half_step(x) + HALF_LOG_2PI - log_gamma_ratio(x, 0.5)
         return tails + self.scale.log()
 
-    def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), differentiable in the value and all parameters.
+    def _tail(self, z: Tensor) -> Tensor:
+        return cdf_by_scipy(_lower_tail, {0: self._standard()._density}, z, self.df)
 
-        Args:
-            value: real numbers, of a shape that broadcasts with the batch.
-
-        Returns:
-            Probabilities, in the broadcast shape.
-        """
-        z = (value - self.loc) / self.scale
-        tail = cdf_by_scipy(_lower_tail, {0: self._standard()._density}, torch.where(z < 0, z, -z), self.df)
-        return torch.where(z < 0, tail, 1 - tail)
-
-    def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability, differentiable in it and all parameters.
-
-        Args:
-            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
-
-        Returns:
-            Quantiles, in the broadcast shape.
-        """
-        low = value < 0.5
-        tail = torch.where(low, value, 1 - value)
-        z = icdf_by_scipy(_lower_quantile, _lower_tail, self._standard()._density, tail, self.df)
-        return self.loc + self.scale * torch.where(low, z, -z)
+    def _tail_quantile(self, p: Tensor) -> Tensor:
+        return icdf_by_scipy(_lower_quantile, _lower_tail, self._standard()._density, p, self.df)
 
     def _standard(self) -> "StudentT":
         return StudentT(self.df, validate_args=False)

@@ -23,7 +23,7 @@ from numpy.random import RandomState
 from scipy.special import chdtri, expit, ndtr
 
 from likely._rows.columns import median
-from likely._typing import Array, Index
+from likely._typing import Array
 from likely.linear._robust_density import Density
 from likely.linear._robust_rows import TINY, RobustRows, rms, solved
 from likely.linear._robust_scales import PredictedScales, refine_predicted
@@ -371,7 +371,7 @@ def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
     m = min(n_starts, enough, int(_MAX_STACK / (n + p * p)), int(5 * _MAX_STACK / (n * p)))
     if m < 1 or n <= p or enough > _HOPELESS * n_starts:
         return np.empty((0, p))
-    chosen = _samples(n, p, m, random)
+    chosen = np.argpartition(random.random_sample((m, n)), p, axis=1)[:, :p]
     x, y = rows.x[chosen], rows.y[chosen]
     across = x.transpose(0, 2, 1)
     beta = solved(across @ x, (across @ y[..., None])[..., 0])
@@ -386,14 +386,6 @@ def _trimmed_down(rows: RobustRows, beta: Array) -> Array:
         best = np.argsort(radius)[:survivors]
         beta, _ = rows.many_least_squares((sizes[best] <= radius[best, None]).astype(float))
     return beta[np.argsort(rows.radius(np.abs(rows.residuals(beta))))[:_CLIMBING]]
-
-
-def _samples(n: int, p: int, m: int, random: RandomState) -> Index:
-    """Return about m samples of p of n rows, each without repeated rows."""
-    if n < p * p:
-        return np.argpartition(random.random_sample((m, n)), p, axis=1)[:, :p]
-    drawn = np.sort(random.randint(0, n, (2 * m, p)), axis=1)
-    return drawn[(np.diff(drawn, axis=1) > 0).all(1)][:m]
 
 
 def _trimmed(rows: RobustRows, sizes: Array) -> Array:
