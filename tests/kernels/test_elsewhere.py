@@ -17,16 +17,8 @@ from pairwise import together
 
 HERE = Path(__file__)
 KERNELS = HERE.parents[2] / "src" / "likely" / "_kernels"
-FLAGS = [
-    "-std=c++17",
-    "-O3",
-    "-fno-exceptions",
-    "-fno-rtti",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-ffp-contract=fast",
-    "-w",
-]
+FLAGS = ["-std=c++17", "-O3", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS += ["-ffp-contract=fast", "-w"]
 PROCESSORS = {
     "this": (["c++"], []),
     "aarch64, GCC": (["aarch64-linux-gnu-g++", "-static"], ["qemu-aarch64"]),
