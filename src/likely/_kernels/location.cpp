@@ -92,18 +92,9 @@ INLINE Normaliser robust_normaliser(Vec alpha, const float *Q, const float *R) {
 INLINE Vec exprel(Vec x, Vec e, Vec *slope) {
     Int small = size(x) < 0.25f;
     Vec n = pick(small, x, all(0.0f)), inverse = inverse_(pick(small, all(1.0f), x)), far = (e - 1.0f) * inverse;
-    Vec v = 1.0f / 5040 * n + 1.0f / 720;
-    v = v * n + 1.0f / 120;
-    v = v * n + 1.0f / 24;
-    v = v * n + 1.0f / 6;
-    v = v * n + 0.5f;
-    v = v * n + 1.0f;
-    Vec s = 1.0f / 5760 * n + 1.0f / 840;
-    s = s * n + 1.0f / 144;
-    s = s * n + 1.0f / 30;
-    s = s * n + 1.0f / 8;
-    s = s * n + 1.0f / 3;
-    s = s * n + 0.5f;
+    static constexpr Series value(1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f);
+    static constexpr Series change(1.0f / 5760, 1.0f / 840, 1.0f / 144, 1.0f / 30, 1.0f / 8, 1.0f / 3, 0.5f);
+    Vec v = value(n), s = change(n);
     *slope = pick(small, s, (e - far) * inverse);
     return pick(small, v, far);
 }

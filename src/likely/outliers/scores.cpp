@@ -22,6 +22,13 @@
 #include <sys/auxv.h>
 #endif
 
+/* ARM's instruction that adds bytes: on every Mac; elsewhere GCC's assembler has to be told, and Clang's cannot be. */
+#if defined(__ARM_FEATURE_DOTPROD)
+#define SDOT "sdot"
+#elif defined(__aarch64__) && !defined(__clang__)
+#define SDOT ".arch armv8.2-a+dotprod\n\tsdot"
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 #define TILE 64     /* rows */
 #define WIDEST 128  /* columns, for which sums of products of whole numbers are exact in float */
@@ -91,11 +98,11 @@ struct Bytes {
     static const int raised = 0;
 #endif
     static inline __attribute__((always_inline)) Sums add(Sums sums, Ints centres, const Number *row) {
-#if defined(__aarch64__)
+#if defined(SDOT)
         int32_t four;
         memcpy(&four, row, 4);
         Ints own = {four, four, four, four};
-        __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b" : "+w"(sums) : "w"(centres), "w"(own));
+        __asm__(SDOT " %0.4s, %1.16b, %2.16b" : "+w"(sums) : "w"(centres), "w"(own));
 #elif defined(__AVX512F__)
         __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sums) : "v"(centres), "m"(*(const int32_t *)row));
 #endif
@@ -165,7 +172,9 @@ struct Singles {
 };
 
 static bool adds_bytes() {
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__ARM_FEATURE_DOTPROD)
+    return true;
+#elif defined(SDOT) && defined(__linux__)
     return getauxval(AT_HWCAP) & (1 << 20); /* HWCAP_ASIMDDP */
 #elif defined(__AVX512F__)
     return __builtin_cpu_supports("avx512vnni");
