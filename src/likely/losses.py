@@ -21,8 +21,8 @@ from likely.likelihoods import (
     SoftmaxLoss,
     exported,
 )
-from likely.likelihoods._slot import ParameterLike
 from likely.parameters import Global
+from likely.parameters._slot import ParameterLike
 
 __all__ = sorted(["LikelihoodLoss", "Slot", "from_torch", *exported(nn.Module)])
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import likely
+from likely._training_checks import STEPS_BETWEEN_CHECKS as EVERY
 from likely.integrations.monitor import LikelihoodMonitor
-from likely.likelihoods._training_checks import STEPS_BETWEEN_CHECKS as EVERY
 
 AT_FLOOR = {**likely.paper.SCALE, "init": 0.0143}  # of that constraint: .01422
 

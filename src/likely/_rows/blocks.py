@@ -93,9 +93,7 @@ def _into(left: Any, right: Any) -> Any:
 
 def like(result: Tensor, reference: Any) -> Any:
     """Return a tensor for a tensor, a NumPy array for everything else."""
-    import torch
-
-    return result if isinstance(reference, torch.Tensor) else result.cpu().numpy()
+    return result if hasattr(reference, "detach") else result.cpu().numpy()
 
 
 def moments(features: Rows, weight: Array) -> tuple[Array, Array]:

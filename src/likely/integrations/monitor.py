@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from likely._training_checks import trouble
 from likely._validation import check_positive, may_look
-from likely.likelihoods._training_checks import trouble
 from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 

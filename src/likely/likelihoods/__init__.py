@@ -16,7 +16,7 @@ from likely.likelihoods._record import LIKELIHOODS as LIKELIHOODS
 from likely.likelihoods._record import Likelihood as Likelihood
 from likely.likelihoods._record import Residuals as Residuals
 from likely.likelihoods._record import register as register
-from likely.likelihoods._slot import Slot as Slot
+from likely.parameters._slot import Slot as Slot
 from likely.likelihoods.normal import *
 from likely.likelihoods.laplace import *
 from likely.likelihoods.student_t import *

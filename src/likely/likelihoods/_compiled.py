@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from likely import _kernels as kernels
-from likely.likelihoods._slot import may_start
 from likely.parameters import Data
+from likely.parameters._slot import may_start
 
 _MIN_STUDENT_T_ELEMENTS = 65_536  # elements from which a step takes longer than the call of an operator
 Loss = Any  # a likelihood loss, whose class is built upon this file

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from likely import _kernels as kernels
 from likely._kernels import Head, Job, has_hooks, is_readable, layout_of
-from likely.likelihoods._slot import aligned
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
+from likely.parameters._slot import aligned
 
 Loss = Any  # a likelihood loss, whose class imports this file
 Raw = dict[str, Tensor | Head]

@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 
 from likely._kernels import KINDS, Job, Layout, Location, available, is_readable, no_transform_active
 from likely._standardize import unchanged_on_error
+from likely._training_checks import OptimizerCheck, ValueCheck
 from likely._validation import (
     check_floating,
     check_positive,
@@ -22,9 +23,8 @@ from likely._validation import (
 )
 from likely.likelihoods._fused import Fused, FusedPath, same_device
 from likely.likelihoods._row_weights import Features, along, harmless_features, kept_rows, row_weight, weighted
-from likely.likelihoods._slot import ParameterLike, Slot, aligned, as_parameter, fit_shared, may_start
-from likely.likelihoods._training_checks import OptimizerCheck, ValueCheck
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
+from likely.parameters._slot import ParameterLike, Slot, aligned, as_parameter, fit_shared, may_start
 
 Phi = dict[str, Any]
 
@@ -305,6 +305,23 @@ class LikelihoodLoss(nn.Module):
         """
         return self._distribution(prediction, values)
 
+    def nll_of(self, prediction: Tensor, target: Tensor, values: Phi) -> Tensor:
+        """The negative log-likelihood of each element at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            target: true values.
+            values: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            One value per element, without ``multiplier`` and ``reduction``.
+
+        >>> import torch, likely
+        >>> likely.LaplaceLoss().nll_of(torch.zeros(2), torch.tensor([0.0, 1.0]), {"scale": torch.tensor(0.5)})
+        tensor([0., 2.])
+        """
+        return self._nll(prediction, target, values)
+
     def extra_repr(self) -> str:
         """Show the options that differ from their defaults in ``repr``.
 
@@ -393,7 +410,7 @@ class LikelihoodLoss(nn.Module):
             )
         return value
 
-    def _mistake(self, prediction: Tensor) -> str | None:
+    def mistake(self, prediction: Tensor) -> str | None:
         """What looks wrong with the first batch, though it can be computed."""
         shape = tuple(prediction.shape)
         for name in self.slots:

@@ -11,7 +11,7 @@ from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Moment, Slot, absolute_error, scale_slot
+from likely.parameters._slot import Moment, Slot, absolute_error, scale_slot
 
 __all__ = ["AsymmetricLaplace", "AsymmetricLaplaceLoss", "asymmetric_laplace_nll"]
 

@@ -15,7 +15,7 @@ from likely.likelihoods._fused import Fused
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
 from likely.likelihoods._row_weights import as_weight
-from likely.likelihoods._slot import TEMPERATURE, ParameterLike
+from likely.parameters._slot import TEMPERATURE, ParameterLike
 
 __all__ = ["Bernoulli", "BernoulliLoss", "bernoulli_nll"]
 
@@ -167,11 +167,12 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         self.register_buffer("weight", as_weight("weight", weight))
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
 
-    def _mistake(self, prediction: Tensor) -> str | None:
+    def mistake(self, prediction: Tensor) -> str | None:
+        """What looks wrong with the first batch, though it can be computed."""
         low, high = (float(end) for end in prediction.aminmax())
         if self.logits and prediction.numel() >= _MIN_LOGITS and 0 <= low < high <= 1:
             return "predictions look like probabilities, all from 0 to 1: give logits, or logits=False"
-        return super()._mistake(prediction)
+        return super().mistake(prediction)
 
     def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         weighted = self._buffers["weight"] is not None or self._buffers["pos_weight"] is not None

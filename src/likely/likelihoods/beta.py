@@ -17,7 +17,7 @@ from likely.likelihoods._distribution import EACH, Array, Exact, cdf_by_scipy, i
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Moment, Slot
+from likely.parameters._slot import Moment, Slot
 
 __all__ = ["Beta", "BetaLoss", "beta_nll"]
 

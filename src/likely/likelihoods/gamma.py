@@ -14,8 +14,8 @@ from likely.likelihoods._distribution import EACH, Array, Exact, cdf, cdf_by_sci
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Moment, Slot
 from likely.likelihoods.poisson import RateLoss
+from likely.parameters._slot import Moment, Slot
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 

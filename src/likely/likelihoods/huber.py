@@ -15,8 +15,8 @@ from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot, half_power, scale_slot
 from likely.parameters import Fixed
+from likely.parameters._slot import Slot, half_power, scale_slot
 
 _SQRT_PI, _SQRT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 

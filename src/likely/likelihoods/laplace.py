@@ -10,7 +10,7 @@ from likely.likelihoods._distribution import Array, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import mean_absolute, scale_slot
+from likely.parameters._slot import mean_absolute, scale_slot
 
 __all__ = ["LaplaceLoss", "laplace_nll"]
 

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from likely import _kernels as kernels
 from likely._standardize import unchanged_on_error
 from likely._validation import check_floating, check_positive
-from likely.likelihoods._slot import TEMPERATURE, as_parameter
 from likely.likelihoods.softmax import check_range, per_row, softmax_nll
 from likely.parameters import Predicted
+from likely.parameters._slot import TEMPERATURE, as_parameter
 
 __all__ = ["TokenTemperature", "linear_softmax_nll"]
 

@@ -14,8 +14,8 @@ from likely.likelihoods._distribution import EACH, Array
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Moment, scale_slot
 from likely.likelihoods.normal import normal_nll
+from likely.parameters._slot import Moment, scale_slot
 
 __all__ = ["LogNormal", "LogNormalLoss", "log_normal_nll"]
 

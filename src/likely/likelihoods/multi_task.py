@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from likely._standardize import unchanged_on_error
 from likely.likelihoods._loss import LikelihoodLoss
-from likely.likelihoods._slot import as_parameter, may_start, root_mean_square, scale_slot
 from likely.parameters import Predicted
+from likely.parameters._slot import as_parameter, may_start, root_mean_square, scale_slot
 
 __all__ = ["MultiTaskLoss"]
 

@@ -16,8 +16,8 @@ from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, 
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Moment, Slot
 from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean, within_floats
+from likely.parameters._slot import Moment, Slot
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 

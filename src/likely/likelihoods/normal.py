@@ -13,7 +13,7 @@ from likely.likelihoods._distribution import Array, Standardised, standardised
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import root_mean_square, scale_slot
+from likely.parameters._slot import root_mean_square, scale_slot
 
 __all__ = ["Normal", "NormalLoss", "normal_nll"]
 

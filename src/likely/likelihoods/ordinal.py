@@ -15,8 +15,8 @@ from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import OfForm, ranked_score
 from likely.likelihoods._loss import LikelihoodLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike, Slot
 from likely.parameters import Fixed, Global, Parameter
+from likely.parameters._slot import ParameterLike, Slot
 
 __all__ = ["Ordinal", "OrdinalLoss", "ordinal_nll"]
 

@@ -15,7 +15,7 @@ from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, 
 from likely.likelihoods._form import functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import ParameterLike
+from likely.parameters._slot import ParameterLike
 
 __all__ = ["Poisson", "PoissonLoss", "poisson_nll"]
 

@@ -26,7 +26,7 @@ from likely.likelihoods._distribution import (
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import Slot, half_power_of_rho1, scale_slot
+from likely.parameters._slot import Slot, half_power_of_rho1, scale_slot
 
 # Panels from 0 to a residual, and over the whole half line.
 _PANELS_TO_RESIDUAL, _PANELS_OF_HALF_LINE = 4, 16

@@ -15,8 +15,8 @@ from likely.likelihoods._distribution import Array, LocationScale, standardised
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Slot, half_power_of_t4, scale_slot
 from likely.likelihoods.student_t import StudentT, standard_crps
+from likely.parameters._slot import Slot, half_power_of_t4, scale_slot
 
 __all__ = ["SkewStudentT", "SkewStudentTLoss", "skew_student_t_nll"]
 

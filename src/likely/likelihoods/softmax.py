@@ -25,7 +25,7 @@ from likely.likelihoods._fused import Fused
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
 from likely.likelihoods._row_weights import along, as_weight, weighted
-from likely.likelihoods._slot import TEMPERATURE, ParameterLike
+from likely.parameters._slot import TEMPERATURE, ParameterLike
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _MIN_KERNEL_CLASSES = 256
@@ -321,7 +321,8 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
     def _counted(self, target: Tensor) -> Tensor | None:
         return _counted(target, self.weight, self.ignore_index)
 
-    def _mistake(self, prediction: Tensor) -> str | None:
+    def mistake(self, prediction: Tensor) -> str | None:
+        """What looks wrong with the first batch, though it can be computed."""
         axis = _axes(prediction)[0]
         if prediction.ndim and prediction.shape[axis] > 1 and float(prediction.min()) >= 0:
             sums = prediction.sum(axis)
@@ -329,7 +330,7 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
                 return (
                     "predictions look like probabilities, which sum to 1 in each row: give logits, or their logarithms"
                 )
-        return super()._mistake(prediction)
+        return super().mistake(prediction)
 
     def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
         if not values.is_floating_point():

@@ -15,7 +15,7 @@ from likely.likelihoods._distribution import Array, Standardised, cdf_by_scipy, 
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._slot import Slot, half_power_of_t4, scale_slot
+from likely.parameters._slot import Slot, half_power_of_t4, scale_slot
 
 __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
 

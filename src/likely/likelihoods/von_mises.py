@@ -23,7 +23,7 @@ from likely.likelihoods._distribution import (
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss
 from likely.likelihoods._record import register
-from likely.likelihoods._slot import Moment, Slot
+from likely.parameters._slot import Moment, Slot
 
 __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]
 

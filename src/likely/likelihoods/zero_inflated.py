@@ -13,7 +13,6 @@ from likely.likelihoods._distribution import EACH, Array, Exact, OfForm
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._record import LIKELIHOODS, register
-from likely.likelihoods._slot import Slot
 from likely.likelihoods.negative_binomial import (
     NegativeBinomial,
     NegativeBinomialLoss,
@@ -21,6 +20,7 @@ from likely.likelihoods.negative_binomial import (
     negative_binomial_nll,
 )
 from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
+from likely.parameters._slot import Slot
 
 __all__ = [
     "ZeroInflatedNegativeBinomial",

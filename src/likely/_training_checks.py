@@ -89,7 +89,7 @@ class ValueCheck:
         if not may_look(prediction, loss.validate_args) or not prediction.numel():
             return
         if self.steps == 1:
-            if mistake := loss._mistake(prediction.detach()):
+            if mistake := loss.mistake(prediction.detach()):
                 warnings.warn(f"{type(loss).__name__}: {mistake}", UserWarning, stacklevel=5)
             return
         for name, value in () if self.done else phi.items():
@@ -113,8 +113,8 @@ class ValueCheck:
             self.told = True
             return
         with torch.enable_grad():
-            values = {name: loss._placed(name, p(), loss._outer(prediction)) for name, p in shared.items()}
-            nll = loss._nll(prediction, target, {**phi, **values}).mean()
+            values = {name: p().reshape(phi[name].shape) for name, p in shared.items()}
+            nll = loss.nll_of(prediction, target, {**phi, **values}).mean()
             slopes = torch.autograd.grad(nll, [p.raw for p in shared.values()])
         for name, slope in zip(shared, slopes, strict=True):
             mean = float(slope.sum())
