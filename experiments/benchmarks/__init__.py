@@ -155,6 +155,15 @@ BENCHES: tuple[Entry, ...] = (
         "solvers, calibrators, thresholds, pools and verdicts, the tests of make test notice 85% or more.",
         module("experiments.benchmarks.mutants"),
     ),
+    Entry(
+        "judged",
+        "Benchmark",
+        17,
+        "What an audit says of real tables is true",
+        "Of the entries that are called wrong in real tables, judged by hand with a reason each, four in five are; of the "
+        "first ten of a table, six are worth a look; clean tables show two entries or fewer.",
+        module("experiments.benchmarks.judged"),
+    ),
 )
 
 __all__ = ["BENCHES"]
