@@ -313,3 +313,12 @@ def test_marks_that_mark_nothing_are_refused(content: str, tmp_path: Path) -> No
     path.write_text(content)
     with pytest.raises(ValueError, match=r"accepted\.json is not a file of findings"):
         likely.audit({"x": np.arange(30.0)}, accepted=path)
+
+
+def test_what_is_not_judged_is_neither_right_nor_wrong() -> None:
+    rng = np.random.default_rng(0)
+    coins = {"x": rng.normal(size=200), "coin": rng.choice(["heads", "tails"], 200).astype(object)}
+    coins["coin"][3] = None
+    verdicts = likely.audit(coins, target="coin").scores["label_verdict"]
+    assert verdicts[3] == "not judged: missing"
+    assert set(verdicts.drop(3)) == {"not judged: cannot be told"}

@@ -146,3 +146,14 @@ def test_a_label_is_as_surely_another_as_it_is_wrong() -> None:
     for suspect in likely.audit(logits=logits, labels=given, classes=["no", "yes"]).suspects:
         if suspect.kind == "labels" and suspect.score < 0.9995:
             assert f"with probability {suspect.score:.1%}" in suspect.headline
+
+
+def test_a_value_that_was_copied_from_another_column_is_told() -> None:
+    rng = np.random.default_rng(0)
+    fat = rng.uniform(5, 50, 400).round(1)
+    food = pd.DataFrame(
+        {"fat": fat, "energy": 9 * fat + rng.normal(size=400), "salt": rng.uniform(60, 99, 400).round(1)}
+    )
+    food.loc[5, "fat"] = food.loc[5, "salt"]
+    told = {suspect.row: suspect.headline for suspect in likely.audit(food).suspects}
+    assert f"fat = {food.loc[5, 'salt']:g}, the value of salt" in told[5]

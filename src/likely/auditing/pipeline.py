@@ -194,8 +194,7 @@ def _compare(told: Told) -> Compare:
     """The values of rows beside those of similar rows of the sample."""
 
     def compare(rows: Any) -> Any:
-        columns = told.sample.columns
-        table = Neighbours.of(columns)
+        table = Neighbours.of(told.sample.columns, told.sample.leave_out)  # as those of the headlines
         if len(told.further):
             table = table.extended(told.further)
         return table.compare(pd.Index(told.rows).get_indexer(rows).tolist())

@@ -25,6 +25,7 @@ _AT_ONCE = 20_000  # changed rows that are judged at once
 _LARGEST = 1e150  # numbers are clipped here, so that products stay finite
 _GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
 _GAIN = 7.0  # nats that a slip must remove from a row: without it, twice as many right values get a hint
+_SELDOM = 0.03  # of the rows: so few hold a value, and it in two columns, by chance
 _BLAMED = 10  # values of a row, the rarest, that may be replaced
 # Judged by the benchmark of slips: without the tail of gains there are 40 false alarms instead of 32 in nine tables,
 # without _CELLS hundreds.
@@ -41,6 +42,7 @@ class Change(NamedTuple):
     left: float
     hint: str = ""
     swapped: int = -1
+    copied: int = -1  # the column whose value this one equals, by no chance
 
 
 class _Block(NamedTuple):
@@ -111,7 +113,8 @@ class SlipSearch:
         """The change that leaves the least surprise in a row: a slip that was found in it, or another value."""
         blamed = np.argsort(-judged.nats, kind="stable")[:_BLAMED]
         blamed = blamed[judged.nats[blamed] > 0]
-        changes, changed = [Change(int(j), 0.0) for j in blamed], np.repeat(z[None], len(blamed) + 1, axis=0)
+        changes = [Change(int(j), 0.0, copied=self._copied(row, int(j))) for j in blamed]
+        changed = np.repeat(z[None], len(blamed) + 1, axis=0)
         changed[np.arange(len(blamed)), blamed] = judged.expected[blamed]
         if self._sure[row] or self.gains[row] > _GAIN:
             column, other, hint = self._best[row].tolist()
@@ -123,9 +126,18 @@ class SlipSearch:
         changed = changed[: len(changes)]
         left = surprise(self.pattern.judge(changed, np.full(len(changed), row)).nats)
         # Of two values that contradict each other, the one that is rare in its own column is to blame.
-        prices = np.array([0.0 if change.hint else _GENERIC for change in changes])
+        prices = np.array([0.0 if change.hint else _GENERIC / (1 + (change.copied >= 0)) for change in changes])
         chosen = int(np.argmin(left + surprise(self.pattern.margin_nats(changed)) + prices))
         return changes[chosen]._replace(left=float(left[chosen]))
+
+    def _copied(self, row: int, j: int) -> int:
+        """The column of numbers with the very value that a column of numbers has in a row, -1 where none is."""
+        values, sample = self.table.values, self.table.sample
+        for k in self._swappable if j in self._swappable else ():
+            alike = (values[k] == values[j]) | (values[k] == values[j][row])
+            if alike[row] and alike[sample].mean() < _SELDOM:  # no column is seldom alike itself
+                return k
+        return -1
 
     def _factors(self, block: _Block) -> Iterator[_Trials]:
         """Yield numbers with another factor or sign, where that brings them nearer to their predictions."""

@@ -59,20 +59,16 @@ def page(audit: Audit, command: str = "") -> str:
 def meaning(entry: Entry | Suspect) -> tuple[str, str]:
     """What the certainty of an entry says, in two words and in a sentence.
 
-    >>> meaning(Suspect(3, "labels", 0.984, "label 7, but 1 with probability 98%"))[0]
+    >>> meaning(Suspect(3, "labels", 0.984, "label 7, where 1 is expected"))[0]
     '98% wrong'
     """
-    share = _percent(entry.score)
-    if entry.kind in ("labels", "targets"):
-        return f"{share} wrong", f"Given the other columns, this value is wrong with a probability of {share}."
+    if entry.kind in ("labels", "targets") or (entry.kind == "rows" and entry.wrong):
+        return f"{_percent(entry.score)} wrong", ""
     if entry.kind == "cells":
         return "wrong type", "The value does not have the type of its column, and was left out."
     if entry.kind == "duplicates":
         return ("copy" if entry.score > 0.95 else "near copy"), "Copies are not errors by themselves: decide once."
-    chance = f"Of rows as odd as this, about {_percent(1 - entry.score)} are ordinary rows"
-    if entry.wrong:
-        return "likely wrong", f"{chance}; changing one value would make it ordinary, so it is probably an error."
-    return "odd", f"{chance}. It may be right: check it before you change it."
+    return "likely wrong" if entry.wrong else "odd", "It may be right: check it before you change it."
 
 
 def _data(audit: Audit, command: str) -> dict[str, Any]:

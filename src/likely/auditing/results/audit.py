@@ -145,7 +145,14 @@ class Audit:
     def _with_reasons(self, scores: pd.DataFrame) -> pd.DataFrame:
         """The scores of some rows, and why they are suspicious."""
         why = {suspect.row: suspect.headline for suspect in reversed(self.suspects)}
-        return scores.assign(why=[why.get(row, "") for row in scores.index.tolist()])
+        scores = scores.assign(why=[why.get(row, "") for row in scores.index.tolist()])
+        for what in ("label", "target"):
+            if f"{what}_nll" in scores:
+                wrong, missing = scores[f"{what}_wrong"], scores[f"{what}_nll"].isna()
+                states = ["not judged: missing", "right", "wrong"]
+                known = [missing, wrong < 0.5, wrong > 0.5]
+                scores[f"{what}_verdict"] = np.select(known, states, "not judged: cannot be told")
+        return scores
 
     def frame(self) -> pd.DataFrame:
         """The suspects as a frame, in their order.

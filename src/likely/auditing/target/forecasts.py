@@ -7,7 +7,6 @@ may be is left to the fit that also knows of wrong labels.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -35,7 +34,6 @@ _FLOOR = 1e-4  # of a probability: a forest that never saw a class here has not 
 _DOUBTED = 0.02  # weight of a label that is surely wrong
 _FARTHEST = 12.0  # squashed units: a target further out counts as so far
 _CLIP_SCALES = 3.0  # the same for boosting, which has no doubts of its own
-_MEMBERS = 4  # that are usually fitted, for the share that is done
 Progress = Callable[[float], None]
 Groups = Index | None
 
@@ -123,12 +121,9 @@ def regress(X: Any, u: Array, seed: int, progress: Progress = lambda _: None, gr
     if len(u) > FITTED or X.shape[1] > WIDE:
         return _boosted(X, u, seed, progress, groups)
     kinds: Any = "auto" if len(u) < FEW else ["linear", "kernel", "boosting"]
-    members = itertools.count(1)
     several = groups if groups is not None and 1 < len(np.unique(groups)) < len(groups) else None
     model = LikelihoodRegressor(kinds, cv=held_out.FOLDS, random_state=seed)
-    model.verbose = lambda _: progress(min(next(members) / _MEMBERS, 1.0))
     model.fit(X, np.clip(u, -_FARTHEST, _FARTHEST), groups=several)
-    model.verbose = 0  # the model may be sent elsewhere, and who is told of its progress stays here
     return TargetForecast(model.out_of_fold_, model.out_of_fold_std_, lambda rows: model.predict(rows, return_std=True))
 
 

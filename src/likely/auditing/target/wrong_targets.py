@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from likely._page import Table
 from likely._rows.reading.table import listed
 from likely._typing import Array, Mask, Places
 from likely.auditing.columns.scale import FACTORS, ColumnLimits
@@ -19,7 +18,6 @@ from likely.auditing.target.label_verdict import LabelVerdict
 from likely.auditing.target.target_verdict import MOVED, NEAR, TargetVerdict
 
 _SHARED = 3  # rows with the same given and predicted labels from which they are one finding
-_MANY = 0.05  # of the labels: where fewer seem wrong, their share is not why they are not judged
 
 
 def wrong_labels(
@@ -45,16 +43,11 @@ def wrong_labels(
 
     count, total = of_all or (int(doubted.sum()), len(rows))
     unjudged = [classes[c] for c in np.unique(y) if not verdict.predictable.classes[c]]
-    table = Table(
-        counts.head(10).to_frame("rows").rename_axis("given → predicted"),
-        "The most frequent pairs of given and predicted label.",
-    )
     finding = Finding(
         "labels",
         "Labels that are probably wrong",
         _sentence_of_labels(verdict, count, total, unjudged, by),
         numbers={"rows": count, "classes_not_judged": unjudged},
-        tables=(table,) if doubted.any() else (),
     )
     suggested = spread_out(np.where(doubted, names[guess], ""), rows, n, "")
     return _judged(finding, verdict, rows, n, doubted, explain, suggested=suggested)
@@ -145,7 +138,6 @@ def _explained_target(verdict: TargetVerdict, target: str, row: int, hint: str) 
         Reason(target, number(y), "given", 1.0),
         Reason("expected", expected, f"90% between {number(low)} and {number(high)}"),
     ]
-    reasons += [Reason("unit", hint.removesuffix(" would fit"), "would make it as expected")] if hint else []
     headline = f"{target} = {number(y)}, expected {expected}" + (f"; {hint}" if hint else "")
     return Explained(headline, reasons, far=abs(u - mean) / scale, group=hint)
 
@@ -155,12 +147,16 @@ def _explained_label(verdict: LabelVerdict, classes: Sequence[str], row: int, *,
     p, given = np.exp(verdict.log_p[row]), int(verdict.y[row])
     guess = int(p.argmax())
     likeliest = [c for c in np.argsort(-p)[:3].tolist() if p[c] > 0.005 and c != given]
-    reasons = [Reason("given", classes[given], _percent(p[given]), float(p[given]))]
-    reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
     # If the label is wrong, it is one of the others, in proportion to their probabilities.
-    sure = float(verdict.wrong[row] * p[guess] / max(1 - p[given], 1e-12))
+    wrong = float(verdict.wrong[row])
+    right = p * wrong / max(1 - p[given], 1e-12)
+    right[given] = 1 - wrong
+    reasons = [
+        Reason("given" if c == given else "predicted", classes[c], f"right with probability {_percent(q)}", q)
+        for c, q in zip((given, *likeliest), right[[given, *likeliest]].tolist(), strict=True)
+    ]
     return Explained(
-        f"label {classes[given]}, but {classes[guess]} with probability {_percent(sure)}",
+        f"label {classes[given]}, where {classes[guess]} is expected: wrong with probability {_percent(wrong)}",
         reasons,
         far=float(np.sqrt(-2 * verdict.log_p[row, given])),
         group=f"given {classes[given]}, looks like {classes[guess]}" if shared else "",
@@ -184,11 +180,9 @@ def _sentence_of_labels(verdict: LabelVerdict, count: int, rows: int, unjudged: 
     if not verdict.judged:
         return f"These labels cannot be predicted from {by}, so they are not judged."
     if verdict.too_many:
-        many = f"{verdict.share:.0%} of the labels differ from confident predictions"
-        few = "Predictions differ from many of the labels, or too few rows show how many are wrong"
         return (
-            f"{many if verdict.share >= _MANY else few}: wrong labels cannot be distinguished from labels that are "
-            "hard to predict, so none is listed."
+            "Predictions differ from many of the labels, or too few rows show how many are wrong: wrong labels cannot "
+            "be distinguished from labels that are hard to predict, so none is listed."
         )
     are = "is" if count == 1 else "are"
     sentence = f"{count:,} of {rows:,} labels {are} more likely wrong than right{_overall(verdict.share)}."
