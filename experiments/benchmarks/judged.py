@@ -23,9 +23,10 @@ WRONG, LOOK, CLEAN = 0.8, 0.6, 2  # shares of entries that are right, and entrie
 JUDGEMENTS = Path(__file__).parent / "results" / "judgements.json"
 VERDICTS = "wrong", "look", "ordinary", "not judged"
 NOTES = (
-    "Entries are judged by the documentation of the table, the row and rows near it: wrong (its owner would be told "
-    "so), worth a look, or ordinary. Entries that nobody has judged are counted as not judged, never as right. The "
-    "audit was mended on one half of the tables; the other half was judged with the first, new tables after that."
+    "Entries were judged by one person, by the row, rows near it and what is known of the table: wrong (its owner "
+    "would be told so), worth a look, or ordinary. Entries that nobody has judged are counted as not judged, never as right. The "
+    "audit was mended on one half of the tables. The other half was kept apart, but its entries were read before the "
+    "rule was written. New tables, which only a later judgement makes a test, are not judged yet."
 )
 
 
