@@ -24,7 +24,8 @@ JUDGEMENTS = Path(__file__).parent / "results" / "judgements.json"
 VERDICTS = "wrong", "look", "ordinary", "not judged"
 NOTES = (
     "Entries were judged by one person, by the row, rows near it and what is known of the table: wrong (its owner "
-    "would be told so), worth a look, or ordinary. Entries that nobody has judged are counted as not judged, never as right. The "
+    "would be told so), worth a look, or ordinary. Entries that nobody has judged are counted as not judged, "
+    "never as right. The "
     "audit was mended on one half of the tables. The other half was kept apart, but its entries were read before the "
     "rule was written. New tables, which only a later judgement makes a test, are not judged yet."
 )
