@@ -16,7 +16,7 @@ from likely.auditing.columns.kinds import MODELLED, Columns
 from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.expected_values.additive_model import RARE, Pattern, surprise
 from likely.auditing.expected_values.similar_rows import Neighbours
-from likely.auditing.identities.functions import ExactRelations
+from likely.auditing.identities.functions import ExactRelations, counts_on
 from likely.auditing.identities.identity import Identity, held
 from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
 from likely.auditing.results.finding import Explained, Finding, Reason, Suspect, worst_first
@@ -24,21 +24,18 @@ from likely.outliers import ScatterDetector
 from likely.outliers.threshold import false_alarms
 
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
-_FALSE = 0.1  # the share of false alarms among the rows that are named
-_IN_LINE = 0.1  # by which a row that is far out, but in line with others, is less surely a problem
-NAMED = 1 - _FALSE - _IN_LINE  # the certainty from which a row is named
+NAMED = 0.8  # the certainty from which a row is named: one less a fifth of false alarms
+_COMMON = 0.7  # the most certainty of a row without a rare value
 _FEWEST = 10  # rows
 _DISCRETE = 20  # values of a column of numbers that is discrete
 _CHUNK = 20_000
 _UNITS = 10_000  # rows that tell the units of numbers
 _SURE = 0.98  # the certainty of being odd from which a value may be called wrong
-_BROKEN = 0.8  # the certainty from which a row is said to break the pattern
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
 _PART = 0.2  # of the surprise of its rarest value may be left in a row that one change is said to mend
 _REASONS = 5
 _KEPT = 1_000_000  # scores that stand for those of all rows
 _HIGHEST = 100_000  # scores that are kept as they are, of more
-_OUT = 2.0  # usual deviations: a value nearer than that is not far out
 _OFF = 0.1  # of the range of other values: a value further out than that stands for something, and is no number
 Scores = dict[str, Array]
 
@@ -133,12 +130,12 @@ class OddRows:
         rows: int = 0,
     ) -> Finding:
         """The finding about some rows: all of a table, or the worst of the ``count`` that are odd among so many."""
-        broken, sure = certainty(scores)
+        sure = certainty(scores)
         scale, suspicious = scores["row_scale"], sure >= NAMED
         count, rows = (int(suspicious.sum()), len(scale)) if count is None else (count, rows)
         explain: Any = lambda listed: (_by_scale(scale[row]) for row in listed)  # noqa: E731
         if self.values is not None:
-            explain = self.values.explainer(typed, places, broken)
+            explain = self.values.explainer(typed, places, sure)
         # Certainties that round to one are told apart by their scales, and still are at most one.
         ranked = worst_first("rows", np.minimum(sure, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
         wrong = sum(suspect.wrong for suspect in ranked["suspects"])
@@ -182,22 +179,23 @@ class Certainty:
         rare = np.minimum(np.minimum.accumulate(expected[::-1]), 1.0)
         return cls((values[::-1], rare), of_scale)
 
-    def __call__(self, scores: Mapping[str, Any]) -> tuple[Array, Array]:
-        """How surely rows break the pattern, and how surely they are odd."""
-        far = 1 - np.interp(np.log(scores["row_scale"]), *self.scale)
+    def __call__(self, scores: Mapping[str, Any]) -> Array:
+        """How surely rows break the pattern; where there is none, how surely they are far out.
+
+        Rows that are far out, but follow the pattern, are not odd: of the entries of clean tables they were two thirds.
+        """
         if self.nats is None:
-            return np.zeros(len(far)), far
+            return np.asarray(1 - np.interp(np.log(scores["row_scale"]), *self.scale))
         nats = np.asarray(scores["nats"])
         broken = 1 - np.interp(nats, *self.nats)
         # The end of a column in which many rows lie, say the least of seven values, is where its tail begins, and not
         # rare.
-        broken = np.where(nats > RARE, broken, np.minimum(broken, NAMED - _IN_LINE))
+        broken = np.where(nats > RARE, broken, np.minimum(broken, _COMMON))
         # What a slip mends more often than chance explains is wrong though others are as rare.
         if "slip" in scores:
             chance = np.asarray(scores["slip"])
             broken = np.where(chance <= SLIPPED, np.maximum(broken, 1 - chance), broken)
-        # Far out, but in line with the others: less surely a problem than what breaks the pattern.
-        return broken, np.where(broken >= 1 - _FALSE, broken, np.maximum(broken, far - _IN_LINE))
+        return np.asarray(broken)
 
 
 def spread_of(values: Array) -> tuple[Array, Array | None]:
@@ -236,6 +234,9 @@ class _RareValues(NamedTuple):
     def nats(self, table: Neighbours, fold: Places, typed: pd.DataFrame) -> Array:
         """How rare the rarest value of each row is, less what as many columns bring about; finds slips on the way."""
         exact = self.exact(table.numbers, table.rows) | held(self.identities, table.names, typed)
+        for j, column in enumerate(table.numbers):
+            if column is not None:
+                exact[:, j] |= counts_on(column)
         pattern, nats = replace(self.pattern, fold=fold), np.empty(table.rows)
         for start in range(0, table.rows, _CHUNK):
             rows = np.arange(start, min(start + _CHUNK, table.rows))
@@ -288,11 +289,9 @@ class RowWords:
             nats, change = judged.nats[at], self.search.best(row, z[at], judged.of_row(at))
             order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
             reasons, apart = self._reasons(row, change, nats, order[:_REASONS])
-            headline, group = self._far_out(row, z[at]), ""
-            if certainty[at] >= _BROKEN or change.hint:
-                mended = change.hint or change.left <= max(limit, _PART * nats.max())
-                combined = not mended and (nats > RARE).sum() > 2
-                headline, group = self._combination(order) if combined else self._headline(row, change)
+            mended = change.hint or change.left <= max(limit, _PART * nats.max())
+            combined = not mended and (nats > RARE).sum() > 2
+            headline, group = self._combination(order) if combined else self._headline(row, change)
             wrong = bool(certainty[at] >= _SURE and change.left <= limit and apart)
             explained.append(Explained(headline, reasons, float(np.sqrt(2 * nats.max())), wrong, group))
         often = Counter(row.group for row in explained)
@@ -332,13 +331,6 @@ class RowWords:
             return False
         low, high = np.quantile(others, [0.01, 0.99])
         return not low - _OFF * (high - low) <= value <= high + _OFF * (high - low)
-
-    def _far_out(self, row: int, z: Array) -> str:
-        """The headline of a row that is extreme, but consistent with the others."""
-        out = np.nan_to_num(np.where([unit is None for unit in self.table.units], 0.0, np.abs(z)))
-        first, *others = np.argsort(-out, kind="stable")[:2]
-        names = [self.table.names[j] for j in (first, *others) if j == first or out[j] >= _OUT]
-        return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": extreme, but consistent"
 
     def _reasons(self, row: int, change: Change, nats: Array, order: list[int]) -> tuple[list[Reason], bool]:
         """The values to blame beside those of similar rows, and whether the first is unlike all of these."""
