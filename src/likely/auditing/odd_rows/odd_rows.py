@@ -184,8 +184,9 @@ class Certainty:
 
         Rows that are far out, but follow the pattern, are not odd: of the entries of clean tables they were two thirds.
         """
+        far = 1 - np.interp(np.log(scores["row_scale"]), *self.scale)
         if self.nats is None:
-            return np.asarray(1 - np.interp(np.log(scores["row_scale"]), *self.scale))
+            return far
         nats = np.asarray(scores["nats"])
         broken = 1 - np.interp(nats, *self.nats)
         # The end of a column in which many rows lie, say the least of seven values, is where its tail begins, and not
@@ -194,8 +195,8 @@ class Certainty:
         # What a slip mends more often than chance explains is wrong though others are as rare.
         if "slip" in scores:
             chance = np.asarray(scores["slip"])
-            broken = np.where(chance <= SLIPPED, np.maximum(broken, 1 - chance), broken)
-        return np.asarray(broken)
+            broken = np.maximum(broken, np.where(chance <= SLIPPED, 1 - chance, (chance < 1) * (far - 0.1)))
+        return broken
 
 
 def spread_of(values: Array) -> tuple[Array, Array | None]:
