@@ -138,7 +138,7 @@ class OddRowCheck(RowCheck):
         return certainty
 
     def judge(self, part: pd.DataFrame) -> Judged:
-        sure, scale = self.certainty(part)[1], part["row_scale"]
+        sure, scale = self.certainty(part), part["row_scale"]
         # Certainties that round to one are told apart by their scales.
         return Judged(sure >= NAMED, sure - 1e-6 / (1 + scale), {"row_scale": scale, "row_odd": sure})
 

@@ -23,6 +23,8 @@ _FEWEST = 20  # different values of a column of which another can be a function
 _BESIDE = 2  # neighbours on either side
 _STEEPER = 4.0  # times the slope of the steps before it, that of a step to, or beyond, the first or the last value
 _STEPS = 3  # steps before it
+_REGULAR = 0.8  # of the steps of a column that counts are the same
+_COLLIDE = 5.0  # pairs that chance would make equal, at least, in a column of codes
 _POINTS = 10_000  # of a curve that are kept
 
 
@@ -113,6 +115,26 @@ def between(values: Array, by: Array) -> Mask:
     """
     curve = Curve.of(values, by)
     return np.zeros(len(values), bool) if curve is None else curve.holds(values, by)
+
+
+def counts_on(values: Array) -> Mask:
+    """Whether each value is a regular step from another of a column that counts, by days, years or numbers of rows.
+
+    All values of a column of codes are: whole numbers of which none occurs twice, though so many would by chance.
+
+    >>> counts_on(np.append(np.arange(2000.0, 2020.0), 2900.0)).tolist().index(False)
+    20
+    """
+    order = np.argsort(values, kind="stable")
+    steps, counted = np.diff(values[order]), np.zeros(len(values), bool)
+    if len(values) < _FEWEST or not (step := np.median(steps)) > 0:
+        return counted
+    regular = np.isclose(steps, step)
+    if steps.all() and not (values % 1).any() and len(values) ** 2 / 2 >= _COLLIDE * np.ptp(values):
+        counted[:] = True
+    elif regular.mean() >= _REGULAR:
+        counted[order] = np.append(regular, False) | np.append(False, regular)
+    return counted
 
 
 def _functions(numbers: dict[int, Array], wanted: Sequence[int] | None) -> Iterator[tuple[int, int]]:

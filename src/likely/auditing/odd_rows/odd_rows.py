@@ -15,7 +15,7 @@ from likely.auditing.columns.kinds import MODELLED, Columns
 from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.expected_values.additive_model import RARE, Pattern, surprise
 from likely.auditing.expected_values.similar_rows import Neighbours
-from likely.auditing.identities.functions import ExactRelations
+from likely.auditing.identities.functions import ExactRelations, counts_on
 from likely.auditing.identities.identity import Identity, held
 from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
 from likely.auditing.results.finding import Explained, Finding, Reason, worst_first
@@ -23,18 +23,17 @@ from likely.outliers import ScatterDetector
 from likely.outliers.threshold import false_alarms
 
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
-_FALSE = 0.1  # the share of false alarms among the rows that are named
-_IN_LINE = 0.1  # by which a row that is far out, but in line with others, is less surely a problem
-NAMED = 1 - _FALSE - _IN_LINE  # the certainty from which a row is named
+NAMED = 0.8  # the certainty from which a row is named: one less a fifth of false alarms
+_COMMON = 0.7  # the most certainty of a row without a rare value
 _FEWEST = 10  # rows
 _DISCRETE = 20  # values of a column of numbers that is discrete
 _CHUNK = 20_000
 _UNITS = 10_000  # rows that tell the units of numbers
-# Judged by the entries of real tables: without the next three, seven of twelve values called wrong are.
+# Judged by the entries of real tables, the half on which they were chosen: without the next three, seven of twelve
+# values called wrong are.
 _SURE, _SURE_SLIP = 0.98, 0.95  # the certainty of being odd from which a value may be called wrong
 _TOLD = 0.7  # of the deviations of a column are told by the others: where less are, its rare values are no errors
 _PLAIN = 15.0  # nats that a slip takes off a row of which it is called the cause in any column
-_BROKEN = 0.8  # the certainty from which a row is said to break the pattern
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
 _REASONS = 5
 _KEPT = 1_000_000  # scores that stand for those of all rows
@@ -133,12 +132,12 @@ class OddRows:
         rows: int = 0,
     ) -> Finding:
         """The finding about some rows: all of a table, or the worst of the ``count`` that are odd among so many."""
-        broken, sure = certainty(scores)
+        sure = certainty(scores)
         scale, suspicious = scores["row_scale"], sure >= NAMED
         count, rows = (int(suspicious.sum()), len(scale)) if count is None else (count, rows)
         explain: Any = lambda listed: (_by_scale(scale[row]) for row in listed)  # noqa: E731
         if self.values is not None:
-            explain = self.values.explainer(typed, places, broken)
+            explain = self.values.explainer(typed, places, sure)
         # Certainties that round to one are told apart by their scales, and still are at most one.
         ranked = worst_first("rows", np.minimum(sure, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
         wrong = sum(suspect.wrong for suspect in ranked["suspects"])
@@ -181,22 +180,24 @@ class Certainty:
         rare = np.minimum(np.minimum.accumulate(expected[::-1]), 1.0)
         return cls((values[::-1], rare), of_scale)
 
-    def __call__(self, scores: Mapping[str, Any]) -> tuple[Array, Array]:
-        """How surely rows break the pattern, and how surely they are odd."""
+    def __call__(self, scores: Mapping[str, Any]) -> Array:
+        """How surely rows break the pattern; where there is none, how surely they are far out.
+
+        Rows that are far out, but follow the pattern, are not odd: of the entries of clean tables they were two thirds.
+        """
         far = 1 - np.interp(np.log(scores["row_scale"]), *self.scale)
         if self.nats is None:
-            return np.zeros(len(far)), far
+            return far
         nats = np.asarray(scores["nats"])
         broken = 1 - np.interp(nats, *self.nats)
         # The end of a column in which many rows lie, say the least of seven values, is where its tail begins, and not
         # rare.
-        broken = np.where(nats > RARE, broken, np.minimum(broken, NAMED - _IN_LINE))
+        broken = np.where(nats > RARE, broken, np.minimum(broken, _COMMON))
         # What a slip mends more often than chance explains is wrong though others are as rare.
         if "slip" in scores:
             chance = np.asarray(scores["slip"])
-            broken = np.where(chance <= SLIPPED, np.maximum(broken, 1 - chance), broken)
-        # Far out, but in line with the others: less surely a problem than what breaks the pattern.
-        return broken, np.where(broken >= 1 - _FALSE, broken, np.maximum(broken, far - _IN_LINE))
+            broken = np.maximum(broken, np.where(chance <= SLIPPED, 1 - chance, (chance < 1) * (far - 0.1)))
+        return broken
 
 
 def spread_of(values: Array) -> tuple[Array, Array | None]:
@@ -235,6 +236,9 @@ class _RareValues(NamedTuple):
     def nats(self, table: Neighbours, fold: Places, typed: pd.DataFrame) -> Array:
         """How rare the rarest value of each row is, less what as many columns bring about; finds slips on the way."""
         exact = self.exact(table.numbers, table.rows) | held(self.identities, table.names, typed)
+        for j, column in enumerate(table.numbers):
+            if column is not None:
+                exact[:, j] |= counts_on(column)
         pattern, nats = replace(self.pattern, fold=fold), np.empty(table.rows)
         for start in range(0, table.rows, _CHUNK):
             rows = np.arange(start, min(start + _CHUNK, table.rows))
@@ -287,9 +291,7 @@ class RowWords:
             nats, change = judged.nats[at], self.search.best(row, z[at], judged.of_row(at))
             order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
             reasons, apart = self._reasons(row, change, nats, order[:_REASONS])
-            headline, group = self._far_out(row, z[at]), ""
-            if certainty[at] >= _BROKEN or change.hint:
-                headline, group = self._headline(row, change)
+            headline, group = self._headline(row, change)
             slip = change.hint and self.search.gains[row] >= _PLAIN
             sure = certainty[at] >= (_SURE_SLIP if slip else _SURE) and (slip or told[change.column] >= _TOLD)
             wrong = bool(sure and change.left <= limit and apart)
@@ -333,12 +335,6 @@ class RowWords:
             return False
         low, high = np.quantile(others, [0.01, 0.99])
         return not low - _OFF * (high - low) <= value <= high + _OFF * (high - low)
-
-    def _far_out(self, row: int, z: Array) -> str:
-        """The headline of a row that is extreme, but consistent with the others."""
-        out = np.nan_to_num(np.where([unit is None for unit in self.table.units], 0.0, np.abs(z)))
-        name = self.table.names[int(out.argmax())]
-        return f"{name} = {self.table.shown(row, name)}: extreme, but consistent"
 
     def _reasons(self, row: int, change: Change, nats: Array, order: list[int]) -> tuple[list[Reason], bool]:
         """The values to blame beside those of similar rows, and whether the first is unlike all of these."""
