@@ -35,7 +35,7 @@ class Rows:
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        self.shape: tuple[int, ...] = tuple(array.shape)
+        self.shape = tuple(array.shape)
         import torch
 
         self.device = array.device if isinstance(array, torch.Tensor) else torch.device("cpu")

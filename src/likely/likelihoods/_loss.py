@@ -34,7 +34,7 @@ class LikelihoodLoss(nn.Module):
 
     A subclass names its functional form ``nll``, the ``family`` of its distribution and a :class:`Slot` for each of its
     parameters: ``class GumbelLoss(LikelihoodLoss, nll=…, family=…, scale=Slot(…))``. If the family does not take the
-    prediction as ``loc`` and the parameters by name, the subclass defines ``_distribution(prediction, phi)``.
+    prediction as ``loc`` and the parameters by name, the subclass defines ``distribution_of(prediction, phi)``.
 
     Args:
         *values: the likelihood's parameters, in the order of its slots; or by name, as below.
@@ -287,31 +287,15 @@ class LikelihoodLoss(nn.Module):
         """
         check_floating("prediction", prediction)
         with self._unchanged_on_error():
-            return self._distribution(prediction, self.parameter_values(prediction, features, index))
+            return self.distribution_of(prediction, self.parameter_values(prediction, features, index))
 
-    def distribution_of(self, prediction: Tensor, values: Phi) -> Distribution:
-        """The predictive distribution at given values of the parameters.
-
-        Args:
-            prediction: output of a model.
-            values: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
-
-        Returns:
-            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
-
-        >>> import torch, likely
-        >>> likely.LaplaceLoss().distribution_of(torch.zeros(3), {"scale": torch.tensor(2.0)}).stddev
-        tensor([2.8284, 2.8284, 2.8284])
-        """
-        return self._distribution(prediction, values)
-
-    def nll_of(self, prediction: Tensor, target: Tensor, values: Phi) -> Tensor:
+    def nll_of(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         """The negative log-likelihood of each element at given values of the parameters.
 
         Args:
             prediction: output of a model.
             target: true values.
-            values: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+            phi: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
 
         Returns:
             One value per element, without ``multiplier`` and ``reduction``.
@@ -320,7 +304,7 @@ class LikelihoodLoss(nn.Module):
         >>> likely.LaplaceLoss().nll_of(torch.zeros(2), torch.tensor([0.0, 1.0]), {"scale": torch.tensor(0.5)})
         tensor([0., 2.])
         """
-        return self._nll(prediction, target, values)
+        return self._nll(prediction, target, phi)
 
     def extra_repr(self) -> str:
         """Show the options that differ from their defaults in ``repr``.
@@ -446,7 +430,20 @@ class LikelihoodLoss(nn.Module):
             raise TypeError(f"{type(self).__name__} defines no likelihood: use one of its subclasses")
         return type(self).nll(prediction, target, **phi, **self._options(reduction))
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            phi: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+
+        >>> import torch, likely
+        >>> likely.LaplaceLoss().distribution_of(torch.zeros(3), {"scale": torch.tensor(2.0)}).stddev
+        tensor([2.8284, 2.8284, 2.8284])
+        """
         if not hasattr(self, "family"):
             raise TypeError(f"{type(self).__name__} defines no distribution: use one of its subclasses")
         return self.family(loc=prediction, **phi)  # type: ignore[call-arg]

@@ -188,7 +188,8 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
             prediction = _logit(prediction)
         return super()._nll(prediction, target, phi, reduction)
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters."""
         prediction = prediction if self.logits else _logit(prediction)
         return Bernoulli(logits=prediction / phi["temperature"])
 

@@ -184,7 +184,8 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
     def _mean(self, prediction: Tensor) -> Tensor:
         return prediction.sigmoid()
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters."""
         shapes = (phi["concentration"] * torch.sigmoid(x) for x in (prediction, -prediction))
         return Beta(*(shape.clamp(min=torch.finfo(shape.dtype).tiny) for shape in shapes))
 

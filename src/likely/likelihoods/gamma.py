@@ -152,7 +152,8 @@ class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Exp(),
     tensor(2.0644)
     """
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters."""
         return Gamma(phi["concentration"], phi["concentration"] / self._rate(prediction))
 
 

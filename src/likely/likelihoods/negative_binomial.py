@@ -158,7 +158,8 @@ class NegativeBinomialLoss(
     tensor([61.9872], grad_fn=<DivBackward0>)
     """
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters."""
         count, logits = count_and_logits(self._rate(prediction), phi["dispersion"])
         return NegativeBinomial(count, logits=logits)
 

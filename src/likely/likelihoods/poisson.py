@@ -162,7 +162,8 @@ class PoissonLoss(RateLoss, nll=poisson_nll, family=Poisson):
     tensor(1.2550)
     """
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters."""
         return Poisson(self._rate(prediction))
 
 

@@ -356,7 +356,8 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         labels = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing, "weight": self.weight}
         return {**labels, "reduction": reduction, "validate_args": self.validate_args}
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters."""
         logits = prediction.movedim(_axes(prediction)[0], -1)
         return td.Categorical(logits=logits / phi["temperature"].unsqueeze(-1))
 

@@ -283,7 +283,8 @@ class ZeroInflatedPoissonLoss(RateLoss, nll=zero_inflated_poisson_nll, family=Ze
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters."""
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
 
 
@@ -322,7 +323,8 @@ class ZeroInflatedNegativeBinomialLoss(
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+    def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
+        """The predictive distribution at given values of the parameters."""
         parts = count_and_logits(self._rate(prediction), phi["dispersion"])
         return ZeroInflatedNegativeBinomial(*parts, phi["inflation"])
 

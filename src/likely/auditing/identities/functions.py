@@ -117,7 +117,7 @@ def between(values: Array, by: Array) -> Mask:
     return np.zeros(len(values), bool) if curve is None else curve.holds(values, by)
 
 
-def counts_on(values: Array) -> Mask:
+def counts_on(values: NDArray[np.floating]) -> Mask:
     """Whether each value is a regular step from another of a column that counts, by days, years or numbers of rows.
 
     All values of a column of codes are: whole numbers of which none occurs twice, though so many would by chance.
@@ -126,14 +126,15 @@ def counts_on(values: Array) -> Mask:
     20
     """
     order = np.argsort(values, kind="stable")
-    steps, counted = np.diff(values[order]), np.zeros(len(values), bool)
-    if len(values) < _FEWEST or not (step := np.median(steps)) > 0:
-        return counted
-    regular = np.isclose(steps, step)
-    if steps.all() and not (values % 1).any() and len(values) ** 2 / 2 >= _COLLIDE * np.ptp(values):
-        counted[:] = True
-    elif regular.mean() >= _REGULAR:
-        counted[order] = np.append(regular, False) | np.append(False, regular)
+    steps = np.diff(values[order])
+    counted = np.zeros(len(values), bool)
+    if len(values) >= _FEWEST and (step := np.median(steps)) > 0:
+        regular = np.isclose(steps, step)
+        if steps.all() and not (values % 1).any() and len(values) ** 2 / 2 >= _COLLIDE * np.ptp(values):
+            counted[:] = True
+        elif regular.mean() >= _REGULAR:
+            counted[order[1:]] = regular
+            counted[order[:-1]] |= regular
     return counted
 
 

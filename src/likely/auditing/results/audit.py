@@ -149,9 +149,11 @@ class Audit:
         for what in ("label", "target"):
             if f"{what}_nll" in scores:
                 wrong, missing = scores[f"{what}_wrong"], scores[f"{what}_nll"].isna()
-                states = ["not judged: missing", "right", "wrong"]
-                known = [missing, wrong < 0.5, wrong > 0.5]
-                scores[f"{what}_verdict"] = np.select(known, states, "not judged: cannot be told")
+                scores[f"{what}_verdict"] = np.select(
+                    [missing, wrong < 0.5, wrong > 0.5],
+                    ["not judged: missing", "right", "wrong"],
+                    "not judged: cannot be told",
+                )
         return scores
 
     def frame(self) -> pd.DataFrame:
