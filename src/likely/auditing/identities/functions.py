@@ -127,7 +127,7 @@ def counts_on(values: NDArray[np.floating]) -> Mask:
     """
     order = np.argsort(values, kind="stable")
     steps = np.diff(values[order])
-    counted = np.zeros(len(values), bool)
+    counted = np.zeros_like(values, bool)
     if len(values) >= _FEWEST and (step := np.median(steps)) > 0:
         regular = np.isclose(steps, step)
         if steps.all() and not (values % 1).any() and len(values) ** 2 / 2 >= _COLLIDE * np.ptp(values):
