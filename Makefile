@@ -12,8 +12,8 @@ LOWEST_TESTS := $(addprefix tests/,calibration/classifiers/test_classifier.py ca
   linear/test_dynamic.py linear/test_robust_checks.py linear/test_robust_pca.py linear/test_plain_questions.py \
   metrics/test_classification.py metrics/test_regression.py metrics/test_crps.py metrics/test_properties.py \
   outliers/test_checks.py outliers/test_categories.py outliers/test_scatter.py \
-  tabular/test_scikit_learn.py tabular/test_random_state.py \
-  losses/test_layouts.py losses/test_likelihood_contract.py losses/test_losses.py losses/test_parameters.py losses/test_precision.py plots/test_plots.py priors/test_priors.py)
+  tabular/test_scikit_learn.py tabular/networks/test_random_state.py \
+  losses/test_layouts.py distributions/test_likelihood_contract.py losses/test_losses.py parameters/test_parameters.py distributions/test_precision.py plots/test_plots.py priors/test_priors.py)
 LOWEST_ONLY := not compiles
 
 # Containers often set this, and then each of the many processes that tests start would compile torch and scikit-learn

@@ -6,10 +6,13 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).parents[1]
-# Parts whose tests lie in another's folder.
-WITH = dict.fromkeys(
-    ("likelihoods", "parameters", "functional", "distributions", "optim", "constraints", "indexed", "paper"), "losses"
-)
+# Parts whose tests lie in other folders too, or in these alone.
+WITH = {
+    "likelihoods": ("distributions", "losses"),
+    "functional": ("distributions", "losses"),
+    "indexed": ("losses",),
+    **dict.fromkeys(("parameters", "optim", "constraints", "paper"), ("parameters", "losses")),
+}
 
 
 def dependents(part: str) -> set[str]:
@@ -25,7 +28,8 @@ def dependents(part: str) -> set[str]:
 
 def tests(part: str) -> list[Path]:
     """The folder of its tests, and its own examples."""
-    folders = (ROOT / "tests" / WITH.get(part, part).strip("_"), ROOT / "src" / "likely" / part)
+    names = WITH.get(part, (part.strip("_"),))
+    folders = (*(ROOT / "tests" / name for name in names), ROOT / "src" / "likely" / part)
     return [folder for folder in folders if folder.is_dir()]
 
 

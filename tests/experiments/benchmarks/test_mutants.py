@@ -34,7 +34,7 @@ def test_a_planted_mistake_changes_its_line_alone() -> None:
 
 
 def test_tests_notice_a_mistake_and_nothing_else(tmp_path) -> None:
-    found = mutants.reach(tmp_path, 0, "tests/losses/test_optim.py")
+    found = mutants.reach(tmp_path, 0, "tests/parameters/test_optim.py")
     assert len(found.seconds) > 5
     one = next(one for one in mutants.mutants("optim", OPTIM) if "isinstance(parameter, Global)" in one.before)
     tests = found.tests_of(one)

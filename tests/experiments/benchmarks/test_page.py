@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from auditing.browser import CHROMIUM, Browser
+from auditing.page.browser import CHROMIUM, Browser
 from experiments import benchmarks
 from experiments.benchmarks import BENCHES
 from experiments.benchmarks._history import Compared, remember

@@ -14,7 +14,7 @@ from likely._typing import Array, Mask
 
 Numbers = Sequence[NDArray[np.floating] | None]  # columns of numbers, of shape (rows,); None for other columns
 
-# Without these relations, clean rows of the tables of tests/auditing/test_exact.py are called wrong.
+# Without these relations, clean rows of the tables of tests/auditing/rows/test_exact.py are called wrong.
 MAX_ROWS = 2_000  # by which it is decided whether two columns follow from one another
 MAX_PARTNERS = 3  # columns by which a column is judged
 _CORRELATION = 0.9  # the least rank correlation of two columns that are tried

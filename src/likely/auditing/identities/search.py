@@ -12,7 +12,7 @@ from likely._typing import Array, Mask
 from likely.auditing.columns.kinds import Columns
 from likely.auditing.identities.identity import PRECISION, Identity
 
-# Judged by the tables of tests/auditing/test_sums.py: nine kinds of identities, and real and random tables without any.
+# Judged by the tables of tests/auditing/rows/test_sums.py: nine kinds of identities, and tables without any.
 MAX_ROWS, MAX_COLUMNS = 5_000, 60  # in which identities are looked for: among very many columns, some add up by chance
 MAX_PARTS = 12
 _FEWEST = 30  # rows, at least, and this many more than columns

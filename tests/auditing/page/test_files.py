@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import likely
-from auditing.test_read import text
+from auditing.page.test_read import text
 from likely._rows.reading.read_table import read_array, read_table
 from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import read_columns

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from auditing.test_table import houses
+from auditing.rows.test_table import houses
 from likely import cli
 from likely.auditing.results.audit import harmless, scores_csv
 from pairwise import together

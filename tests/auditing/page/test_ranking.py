@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import likely
-from auditing.test_table import houses
+from auditing.rows.test_table import houses
 from likely import cli
 from likely.auditing import Audit, Finding, Suspect
 from likely.auditing.results.accepted import Accepted, RowNames

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from auditing.browser import CHROMIUM, Browser
+from auditing.page.browser import CHROMIUM, Browser
 from likely.auditing import Audit, Finding, Reason, Suspect
 from likely.auditing.page import _data, page
 from likely.auditing.results.accepted import Accepted
