@@ -91,7 +91,6 @@ class FusedPath:
 
 def _read(loss: Loss, features: Tensor | Mapping[str, Tensor] | None, index: Tensor | None, into: Raw) -> bool:
     """Read the parameters before their constraints, in the kernel's order; False where one of them cannot be."""
-    assert loss._fused is not None
     parameters: dict[str, Any] = {name: loss._modules[name] for name in loss._fused.order}
     if not all(map(_open, parameters.values())):
         return False

@@ -234,12 +234,11 @@ class ScaledDetector(OutlierDetector):
             if module.members is not None:
                 x = x.expand(module.members, *x.shape)
             rebuilt = module.rebuilt(x)
-            scale: Tensor = module.loss_fn.scale(features=x)  # type: ignore[operator]
             phi = module.loss_fn.parameter_values(rebuilt, x)
             losses = LIKELIHOODS[self.likelihood].nll(rebuilt, x, **phi, reduction="none", validate_args=False)
             blocks.append(
                 (
-                    scale.log().reshape(*x.shape[:-1], -1).mean(-1).numpy(),
+                    phi["scale"].log().reshape(*x.shape[:-1], -1).mean(-1).numpy(),
                     np.where(seen, losses.numpy(), 0.0).sum(-1) / np.maximum(seen.sum(-1), 1),
                     np.where(seen, (rebuilt - x).square().numpy(), 0.0),
                 )

@@ -34,6 +34,7 @@ _UNITS = 10_000  # rows that tell the units of numbers
 _SURE, _SURE_SLIP = 0.98, 0.95  # the certainty of being odd from which a value may be called wrong
 _TOLD = 0.7  # of the deviations of a column are told by the others: where less are, its rare values are no errors
 _PLAIN = 15.0  # nats that a slip takes off a row of which it is called the cause in any column
+_FAR_OUT = 1 - 1e-6  # the certainty from which a row is odd although it follows the pattern
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
 _REASONS = 5
 _KEPT = 1_000_000  # scores that stand for those of all rows
@@ -183,7 +184,8 @@ class Certainty:
     def __call__(self, scores: Mapping[str, Any]) -> Array:
         """How surely rows break the pattern; where there is none, how surely they are far out.
 
-        Rows that are far out, but follow the pattern, are not odd: of the entries of clean tables they were two thirds.
+        Rows that are far out, but follow the pattern, are odd only if nearly no clean row is as far out: those less far
+        were two thirds of the entries of clean tables.
         """
         far = 1 - np.interp(np.log(scores["row_scale"]), *self.scale)
         if self.nats is None:
@@ -194,10 +196,12 @@ class Certainty:
         # rare.
         broken = np.where(nats > RARE, broken, np.minimum(broken, _COMMON))
         # What a slip mends more often than chance explains is wrong though others are as rare.
+        out = far > _FAR_OUT
         if "slip" in scores:
             chance = np.asarray(scores["slip"])
-            broken = np.maximum(broken, np.where(chance <= SLIPPED, 1 - chance, (chance < 1) * (far - 0.1)))
-        return broken
+            broken = np.maximum(broken, (chance <= SLIPPED) * (1 - chance))
+            out |= chance < 1
+        return np.maximum(broken, out * (far - 0.1))
 
 
 def spread_of(values: Array) -> tuple[Array, Array | None]:
