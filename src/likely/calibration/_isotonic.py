@@ -26,6 +26,7 @@ from likely._rows.blocks import Rows
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
 from likely.calibration._scale import Forecasts, ScaleCalibrator
+from likely.distributions import Normal as ExactNormal
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
@@ -170,7 +171,7 @@ class Recalibrated(Distribution):
 
 
 _DEPTH = 10
-_STANDARD: dict[type, Any] = {Normal: stats.norm, Laplace: stats.laplace, StudentT: stats.t}
+_STANDARD = {Normal: stats.norm, ExactNormal: stats.norm, Laplace: stats.laplace, StudentT: stats.t}
 _TAILS = (2.5, 3.0, 4.0, 6.0, 10.0, 20.0)  # degrees of freedom that are tried: all have a variance
 _FIRMNESS = np.geomspace(0.01, 1e4, 61)
 

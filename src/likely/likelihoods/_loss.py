@@ -312,8 +312,15 @@ class LikelihoodLoss(nn.Module):
         Returns:
             ``name=value`` pairs, separated by commas.
         """
-        options = {"reduction": "mean", "full": True, "multiplier": 1.0, "beta": 0.0, "label_smoothing": 0.0}
-        options |= {"log_input": True, "logits": True}
+        options = {
+            "reduction": "mean",
+            "full": True,
+            "multiplier": 1.0,
+            "beta": 0.0,
+            "label_smoothing": 0.0,
+            "log_input": True,
+            "logits": True,
+        }
         return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in options.items() if getattr(self, k, v) != v)
 
     def __prepare_scriptable__(self) -> "LikelihoodLoss":
@@ -464,9 +471,11 @@ def _signature(cls: type[LikelihoodLoss]) -> inspect.Signature:
 
 
 def _of_slots(slots: Mapping[str, Slot]) -> inspect.Signature:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(
-        [inspect.Parameter(name, kind, default=s.default, annotation=ParameterLike) for name, s in slots.items()]
+        [
+            inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=s.default, annotation=ParameterLike)
+            for n, s in slots.items()
+        ]
     )
 
 

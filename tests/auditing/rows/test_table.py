@@ -44,7 +44,7 @@ def test_wrong_units_are_found_and_named() -> None:
     assert set(rows(audit, "targets")) >= {3, 8}
     assert len(rows(audit, "targets")) <= 6
     suspect = next(s for s in audit.suspects if s.row == 3 and s.kind == "targets")
-    assert ("unit", "÷1,000") in [(reason.what, reason.value) for reason in suspect.reasons]
+    assert suspect.headline.endswith("; ÷1,000 would fit")
     assert audit.scores["target_wrong"][3] > 0.9
 
 

@@ -211,7 +211,7 @@ def bad(**changes):
         ({"y": np.arange(19) % 3}, "one label per row"),
         ({"y": np.linspace(0, 1, 20)}, "LabelEncoder"),
         ({"sample_weight": np.ones(3)}, "one weight per row"),
-        ({"sample_weight": np.zeros(20)}, "not zero everywhere"),
+        ({"sample_weight": np.zeros(20)}, "sample_weight is zero everywhere"),
         ({"sample_weight": -np.ones(20)}, "≥ 0"),
         ({"features": np.zeros((19, 2))}, r"shape \(20, d\)"),
         ({"features": np.full((20, 2), np.nan)}, "features hold NaN"),

@@ -98,8 +98,7 @@ class SlipSearch:
         odd = (judged.nats[:, self._numbers] > self._least).any(1)
         z, judged = z[odd], Judged(*(part[odd] for part in judged))
         block = _Block(rows[odd], z, judged, self._surprise(judged, z))
-        few = len(self._swappable) <= MAX_SWAPPED
-        trials = [*self._factors(block), *(self._swaps(block) if few else ())]
+        trials = [*self._factors(block), *(self._swaps(block) if len(self._swappable) <= MAX_SWAPPED else ())]
         if trials:
             self._keep(block, _Trials(*map(np.concatenate, zip(*trials, strict=True))))
 
@@ -132,10 +131,10 @@ class SlipSearch:
 
     def _copied(self, row: int, j: int) -> int:
         """The column of numbers with the very value that a column of numbers has in a row, -1 where none is."""
-        values, sample = self.table.values, self.table.sample
+        values = self.table.values
         for k in self._swappable if j in self._swappable else ():
             alike = (values[k] == values[j]) | (values[k] == values[j][row])
-            if alike[row] and alike[sample].mean() < _SELDOM:  # no column is seldom alike itself
+            if alike[row] and alike[self.table.sample].mean() < _SELDOM:  # no column is seldom alike itself
                 return k
         return -1
 

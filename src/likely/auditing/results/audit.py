@@ -148,9 +148,9 @@ class Audit:
         scores = scores.assign(why=[why.get(row, "") for row in scores.index.tolist()])
         for what in ("label", "target"):
             if f"{what}_nll" in scores:
-                wrong, missing = scores[f"{what}_wrong"], scores[f"{what}_nll"].isna()
+                wrong = scores[f"{what}_wrong"]
                 scores[f"{what}_verdict"] = np.select(
-                    [missing, wrong < 0.5, wrong > 0.5],
+                    [scores[f"{what}_nll"].isna(), wrong < 0.5, wrong > 0.5],
                     ["not judged: missing", "right", "wrong"],
                     "not judged: cannot be told",
                 )
