@@ -88,7 +88,7 @@ class RowCounts:
     def checked(self, warn: bool = True) -> RowCounts:
         """Return these counts; warn of weights that are no counts and whose mean is far from one."""
         if not self.positive:
-            raise ValueError("sample_weight is zero everywhere: it must contain at least one number above zero")
+            raise ValueError("sample_weight is zero everywhere: it must contain at least one non-zero number")
         mean = self.largest * (self.share / self.positive)
         if warn and not self.are_counts and not 0.1 <= mean <= 10:
             warnings.warn(

@@ -402,7 +402,14 @@ class LikelihoodLoss(nn.Module):
         return value
 
     def mistake(self, prediction: Tensor) -> str | None:
-        """What looks wrong with the first batch, though it can be computed."""
+        """What looks wrong with the first batch, though it can be computed.
+
+        Args:
+            prediction: output of the model.
+
+        Returns:
+            A sentence that says what to do, or None.
+        """
         shape = tuple(prediction.shape)
         for name in self.slots:
             parameter = getattr(self, name)

@@ -168,7 +168,14 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
 
     def mistake(self, prediction: Tensor) -> str | None:
-        """What looks wrong with the first batch, though it can be computed."""
+        """What looks wrong with the first batch, though it can be computed.
+
+        Args:
+            prediction: output of the model.
+
+        Returns:
+            A sentence that says what to do, or None.
+        """
         low, high = (float(end) for end in prediction.aminmax())
         if self.logits and prediction.numel() >= _MIN_LOGITS and 0 <= low < high <= 1:
             return "predictions look like probabilities, all from 0 to 1: give logits, or logits=False"
@@ -189,7 +196,15 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         return super()._nll(prediction, target, phi, reduction)
 
     def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
-        """The predictive distribution at given values of the parameters."""
+        """The predictive distribution at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            phi: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+        """
         prediction = prediction if self.logits else _logit(prediction)
         return Bernoulli(logits=prediction / phi["temperature"])
 

@@ -185,7 +185,15 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
         return prediction.sigmoid()
 
     def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
-        """The predictive distribution at given values of the parameters."""
+        """The predictive distribution at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            phi: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+        """
         shapes = (phi["concentration"] * torch.sigmoid(x) for x in (prediction, -prediction))
         return Beta(*(shape.clamp(min=torch.finfo(shape.dtype).tiny) for shape in shapes))
 

@@ -163,7 +163,15 @@ class PoissonLoss(RateLoss, nll=poisson_nll, family=Poisson):
     """
 
     def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
-        """The predictive distribution at given values of the parameters."""
+        """The predictive distribution at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            phi: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+        """
         return Poisson(self._rate(prediction))
 
 

@@ -322,7 +322,14 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         return _counted(target, self.weight, self.ignore_index)
 
     def mistake(self, prediction: Tensor) -> str | None:
-        """What looks wrong with the first batch, though it can be computed."""
+        """What looks wrong with the first batch, though it can be computed.
+
+        Args:
+            prediction: output of the model.
+
+        Returns:
+            A sentence that says what to do, or None.
+        """
         axis = _axes(prediction)[0]
         if prediction.ndim and prediction.shape[axis] > 1 and float(prediction.min()) >= 0:
             sums = prediction.sum(axis)
@@ -357,7 +364,15 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         return {**labels, "reduction": reduction, "validate_args": self.validate_args}
 
     def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
-        """The predictive distribution at given values of the parameters."""
+        """The predictive distribution at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            phi: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+        """
         logits = prediction.movedim(_axes(prediction)[0], -1)
         return td.Categorical(logits=logits / phi["temperature"].unsqueeze(-1))
 

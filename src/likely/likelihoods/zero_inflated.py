@@ -284,7 +284,15 @@ class ZeroInflatedPoissonLoss(RateLoss, nll=zero_inflated_poisson_nll, family=Ze
     """
 
     def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
-        """The predictive distribution at given values of the parameters."""
+        """The predictive distribution at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            phi: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+        """
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
 
 
@@ -324,7 +332,15 @@ class ZeroInflatedNegativeBinomialLoss(
     """
 
     def distribution_of(self, prediction: Tensor, phi: Phi) -> Distribution:
-        """The predictive distribution at given values of the parameters."""
+        """The predictive distribution at given values of the parameters.
+
+        Args:
+            prediction: output of a model.
+            phi: every parameter of the likelihood by name, as a tensor that broadcasts to the prediction.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+        """
         parts = count_and_logits(self._rate(prediction), phi["dispersion"])
         return ZeroInflatedNegativeBinomial(*parts, phi["inflation"])
 
