@@ -11,6 +11,7 @@ from torch import distributions as td
 from torch.distributions import Distribution
 
 from likely._validation import fits
+from likely.distributions import Normal
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._distribution import cdf, is_discrete, through_torch
 from likely.metrics._input import Array, Input, as_array, as_weight
@@ -36,7 +37,7 @@ def predictive(distribution: Distribution | None, mean: Input | None, scale: Inp
             raise ValueError(
                 f"scale has shape {width.shape}, mean {loc.shape}: give one scale per mean, or one for all"
             )
-        return td.Normal(torch.from_numpy(loc.astype(np.float64)), torch.from_numpy(width.astype(np.float64)))
+        return Normal(torch.from_numpy(loc.astype(np.float64)), torch.from_numpy(width.astype(np.float64)))
     if not isinstance(distribution, Distribution):
         raise TypeError(
             f"distribution must be a torch Distribution, got {type(distribution).__name__}: "

@@ -58,12 +58,12 @@ def test_the_kinds_of_polars() -> None:
 
 def test_every_level_of_a_key_counts_however_many_there_are() -> None:
     rng = np.random.default_rng(0)
-    level, noise = rng.normal(size=600), 0.3 * rng.normal(size=6000)
-    key = np.arange(6000) % 600
-    frame, y = pd.DataFrame({"key": [f"k{code}" for code in key], "x": rng.normal(size=6000)}), level[key] + noise
+    level, noise = rng.normal(size=300), 0.3 * rng.normal(size=3000)
+    key = np.arange(3000) % 300
+    frame, y = pd.DataFrame({"key": [f"k{code}" for code in key], "x": rng.normal(size=3000)}), level[key] + noise
     for member in ("boosting", "linear"):
-        model = regressor(member, cv=5).fit(frame[:3000], y[:3000])
-        assert np.std(model.predict(frame[3000:]) - y[3000:]) < 0.55, member
+        model = regressor(member, cv=5).fit(frame[:1500], y[:1500])
+        assert np.std(model.predict(frame[1500:]) - y[1500:]) < 0.55, member
 
 
 def test_levels_that_mean_nothing_are_shrunk_to_the_mean_of_all() -> None:

@@ -35,7 +35,6 @@ _SURE, _SURE_SLIP = 0.98, 0.95  # the certainty of being odd from which a value 
 _TOLD = 0.7  # of the deviations of a column are told by the others: where less are, its rare values are no errors
 _PLAIN = 15.0  # nats that a slip takes off a row of which it is called the cause in any column
 _FAR_OUT = 0.999  # the certainty from which a row is odd although it follows the pattern
-_FEW = 0.05  # of the rows, at most: more are a kind of their own, such as the hours in which it rains
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
 _REASONS = 5
 _KEPT = 1_000_000  # scores that stand for those of all rows
@@ -198,7 +197,7 @@ class Certainty:
         broken = np.where(nats > RARE, broken, np.minimum(broken, _COMMON))
         # What a slip mends more often than chance explains is wrong though others are as rare.
         out = far > _FAR_OUT
-        out &= out.mean() < _FEW
+        out &= out.mean() < 0.05  # more are a kind of their own, such as the hours in which it rains
         if "slip" in scores:
             chance = np.asarray(scores["slip"])
             broken = np.maximum(broken, (chance <= SLIPPED) * (1 - chance))
