@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from scipy.special import expit, logit
+from sklearn.linear_model import GammaRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array, Mask
@@ -14,7 +17,6 @@ from likely.auditing.columns.scale import FACTORS, AsinhScale, ColumnLimits
 from likely.auditing.odd_rows.slips import by_chance
 from likely.auditing.target.held_out import predictable_targets
 from likely.auditing.target.label_verdict import LEAST
-from likely.calibration import LinearScale
 from likely.functional import student_t_nll
 
 # Judged by 196 errors planted in the targets of 12 tables, of which 119 are found: without slips 114, without _REACH
@@ -31,6 +33,7 @@ _REACH = 2.0  # the power by which right targets beyond all forecasts get rarer 
 _OUTER = 0.95  # of the targets lie so near their median that nothing is beyond
 _SURELY_RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
 _OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
+_FAR, _EXACT, _SHRINKAGE = 8.0, 1e-6, 0.1  # typical errors: the largest and the least that count; of the line's slope
 PLAIN = AsinhScale(0.0, 1.0)  # of targets whose squashed values alone are known
 
 
@@ -54,7 +57,7 @@ class TargetVerdict:
     share: float
     judged: bool  # whether targets can be predicted, so that a prediction speaks against one
     squash: AsinhScale
-    line: LinearScale | None  # of scales in the prediction
+    line: Pipeline | None  # of the logarithm of the scale in the prediction
     others: tuple[Array, Array]  # values, and the log-density there of the target of any row
     limits: tuple[float, float]  # the median target, and how far from it nothing is beyond all that is expected
     far: float = 0.0
@@ -157,10 +160,11 @@ def judge_targets(
     line, predictable = None, predictable_targets(mean, u)
     some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
     if predictable:
-        residual = (u - mean)[some]
-        far = 8 * (float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0)
-        line = LinearScale(likelihood="laplace")
-        line.fit(np.zeros(len(some)), None, np.clip(residual, -far, far), features=mean[some, None])
+        error = np.abs(u - mean)[some]
+        unit = float(np.median(error)) or float(error.mean()) or 1.0
+        # A gamma's likelihood of absolute errors is the Laplace's of the errors.
+        line = make_pipeline(StandardScaler(), GammaRegressor(alpha=_SHRINKAGE, max_iter=1000))
+        line.fit(mean[some, None], np.clip(error, _EXACT * unit, _FAR * unit))
         scale = _joint(line, mean, scale)
     else:
         mean, scale = np.full(len(u), np.median(u)), np.ones(len(u))
@@ -172,9 +176,9 @@ def judge_targets(
     return (verdict.with_slips() if predictable else verdict).settled()
 
 
-def _joint(line: LinearScale, mean: Array, scale: Array | None) -> Array:
+def _joint(line: Pipeline, mean: Array, scale: Array | None) -> Array:
     """A scale per row: a line's, or its geometric mean with the scale that models give."""
-    linear = np.asarray(line.predict_scale(np.zeros(len(mean)), None, features=mean[:, None]))
+    linear = np.asarray(line.predict(mean[:, None]))
     return linear if scale is None else np.sqrt(linear * np.maximum(scale, 1e-9 * float(np.median(scale))))
 
 
