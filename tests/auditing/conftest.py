@@ -7,12 +7,15 @@ import pytest
 
 from likely.auditing import pipeline
 from quick_audits import small_models_of
+from quick_stacks import cut_short
 
 
 @pytest.fixture(autouse=True)
-def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small models and few folds: these tests are about what an audit does, not how sharply."""
+def small_models(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small models and few folds: these tests, but for those of targets, are about what an audit does, not how well."""
     small_models_of(monkeypatch)
+    if "target" not in request.path.parts:
+        cut_short(monkeypatch)
 
 
 @pytest.fixture

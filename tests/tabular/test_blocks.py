@@ -54,11 +54,12 @@ def gathered(answer: Any) -> Any:
 
 
 def sources(frame: pd.DataFrame, tmp_path: Path) -> Iterator[Any]:
-    for blocks in (1, 17):
+    for blocks in (1, 5):
         yield in_files(frame, tmp_path / str(blocks), blocks)
         yield dd.from_pandas(frame, npartitions=blocks)
 
 
+@pytest.mark.usefixtures("quick_stacks")
 def test_a_regressor_gives_the_same_answers_of_blocks(tmp_path: Path) -> None:
     frame = table().drop(columns="kind")
     X, y = frame.drop(columns="y"), frame["y"]

@@ -199,6 +199,7 @@ def test_a_hundred_thousand_findings_do_not_freeze_it(tmp_path: Path) -> None:
     assert path.stat().st_size < 5_000_000
 
 
+@pytest.mark.heavy
 @needs_browser
 def test_a_hundred_thousand_separate_findings_open_at_once(tmp_path: Path) -> None:
     """The page holds those that do most harm, and says where the others are."""

@@ -202,3 +202,16 @@ def test_a_label_says_how_sure_another_one_is() -> None:
     groups = [own.group for own in found.values()]
     assert any(groups)
     assert all(own == "" or groups.count(own) >= 3 for own in groups)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1])
+def test_many_wrong_units_do_not_hide_each_other(share: float) -> None:
+    rng = np.random.default_rng(0)
+    size, age, town = rng.gamma(20, 5, 400), rng.uniform(0, 50, 400), rng.choice(["A", "B", "C"], 400)
+    price = 3 * size - age + 40 * (town == "A") + 5 * rng.normal(size=400) + 50
+    table = pd.DataFrame({"size": size, "age": age, "town": town, "price": price})
+    bad = np.random.default_rng(1).choice(len(table), round(share * len(table)), replace=False)
+    table.loc[bad, "price"] *= 1000
+    found = list(suspects(likely.audit(table, target="price")))
+    assert set(bad) <= set(found)
+    assert len(found) <= 1.2 * len(bad) + 3
