@@ -41,7 +41,7 @@ PARTS: dict[str, str] = {
 MUTANTS, SHARE = 400, 0.85
 PER_FUNCTION, SECONDS, LIMIT = 6, 60.0, 180  # tests of one function, of their time in all; until a test hangs
 # Without what one run leaves for the next; old and new libraries may warn.
-PYTEST_OPTIONS = ["-q", "--tb=no", "-p", "no:cacheprovider", "-o", "filterwarnings=ignore"]
+PYTEST_OPTIONS = ["-q", "--tb=no", "-o", "filterwarnings=ignore"]
 PYTEST_OPTIONS += ["--continue-on-collection-errors"]
 UNHARMED = -1  # the node of a file without a mistake
 ROUNDING = 1e-8  # smaller numbers only keep rounding errors and quotients in bounds: twice as much is as small
@@ -69,7 +69,7 @@ class Mutant(NamedTuple):
 
     @property
     def control(self) -> Mutant:
-        """The same place without the mistake: a test that fails there would fail of itself."""
+        """The same file without the mistake: a test that fails there fails of itself."""
         return self._replace(after=self.before, node=UNHARMED)
 
     def lines(self) -> set[int]:
@@ -219,7 +219,18 @@ def _home(test: str) -> str:
 def reach(folder: Path, jobs: int, *tests: str) -> Reached:
     """Run the tests once, those that are not heavy, and see where they pass."""
     if not any(folder.glob("*.json")):
-        command = [sys.executable, "-m", "pytest", *PYTEST_OPTIONS, "-n", str(jobs), "--dist", "worksteal"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *PYTEST_OPTIONS,
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            str(jobs),
+            "--dist",
+            "worksteal",
+        ]
         environment = {**os.environ, "LIKELY_REACH": str(folder), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}:{_path()}"}
         command += ["-m", "not heavy", "-p", "experiments.benchmarks._reach", *tests]
         subprocess.run(command, cwd=ROOT, env=environment, check=False)
@@ -240,20 +251,30 @@ class Forks:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment)
 
     def survives(self, mutant: Mutant, tests: list[str]) -> bool:
-        """Whether all tests pass with the mistake in place, in a copy of the package."""
-        if not tests:
-            return True
+        """Whether no test fails with the mistake in place that passes without it, both times in a copy."""
+        while tests and (failed := self._failed(mutant, tests)):
+            if not self._failed(mutant.control, failed):
+                return False
+            tests = [test for test in tests if test not in failed]
+        return True
+
+    def _failed(self, mutant: Mutant, tests: list[str]) -> list[str]:
+        """The first test that fails in a copy of the package with this file; the first of all where none could run."""
         with tempfile.TemporaryDirectory() as folder:
             _copy_package(Path(folder, "likely"))
             file = Path(folder, "likely", mutant.file)
             file.unlink()  # a link to the true one
             file.write_text(mutant.source())
-            arguments = [*PYTEST_OPTIONS, "-x", "--no-header", *tests]
+            arguments = [*PYTEST_OPTIONS, "-x", "--no-header", "-o", f"cache_dir={folder}/cache", *tests]
             request = {"folder": folder, "arguments": arguments, "seconds": LIMIT}
             assert self.process.stdin
             assert self.process.stdout
             print(json.dumps(request), file=self.process.stdin, flush=True)
-            return int(self.process.stdout.readline()) == 0
+            if int(self.process.stdout.readline()) == 0:
+                return []
+            told = Path(folder, "cache", "v", "cache", "lastfailed")
+            failed = set(json.loads(told.read_text())) & set(tests) if told.exists() else set()
+            return sorted(failed) or tests[:1]
 
     def close(self) -> None:
         """End the process."""
@@ -291,7 +312,6 @@ def run(context: Context) -> Result:
     """
     jobs = os.cpu_count() or 1
     chosen = drawn(context.seed, 16 if context.quick else MUTANTS)
-    controls = [one.control for one in {one.part: one for one in chosen}.values()]
     with contextlib.ExitStack() as stack:
         folder = context.units / "reach" if context.units else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         reached = reach(folder, jobs, "tests")
@@ -311,7 +331,6 @@ def run(context: Context) -> Result:
     with ThreadPoolExecutor(jobs) as pool, contextlib.ExitStack() as stack:
         for _ in range(jobs):
             idle.put(stack.enter_context(contextlib.closing(Forks())))
-        unharmed = list(pool.map(alive, controls))
         left = dict(zip(chosen, pool.map(alive, context.track(chosen)), strict=True))
     shutil.rmtree(folder, ignore_errors=True)  # other code is reached by other tests
     frame = pd.DataFrame([(one.part, not survived) for one, survived in left.items()], columns=["part", "noticed"])
@@ -321,10 +340,7 @@ def run(context: Context) -> Result:
         columns=["file", "line", "was", "is"],
     ).set_index("file")
     return result_of(
-        [
-            Bar("mistakes noticed by make test", float(frame["noticed"].mean()), "≥", SHARE),
-            Bar("files without a mistake in which no test fails", sum(unharmed) / len(unharmed), "≥", 1.0),
-        ],
+        [Bar("mistakes noticed by make test", float(frame["noticed"].mean()), "≥", SHARE)],
         (
             Table(shown, "Share of mistakes that a test notices, by part."),
             Table(survivors, "Mistakes that no test notices."),
