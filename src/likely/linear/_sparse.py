@@ -201,9 +201,7 @@ class SpikeSlabRegression(DynamicLinearModel):
         columns = len(design.mean)
         fit, ridge = likeliest(design, max_iter=self.max_iter, tol=self.tol), fit_ridge(RidgeEvidence(design), design)
         self.inclusion_ = np.zeros(columns)
-        # The slab has three parameters that a normal prior of all weights has not.
-        gain = -math.inf if fit is None else fit.evidence - 1.5 * math.log(design.rows) - ridge.log_evidence
-        if fit is None or gain < 0:
+        if fit is None or fit.evidence < ridge.log_evidence:
             self.n_iter_ = 1 if fit is None else fit.n_iter
             return self._dense(design, ridge)
         self.inclusion_[design.live] = fit.moments.inclusion
@@ -212,7 +210,8 @@ class SpikeSlabRegression(DynamicLinearModel):
         self.prior_mean_, self.prior_scale_ = fit.slab.mean, math.sqrt(fit.slab.variance)
         self.evidence_, self.n_iter_ = fit.evidence, fit.n_iter
         noise = design.widened(fit.noise, design.unused(fit.precision * fit.noise))
-        noise = ridge.averaged(gain, noise)
+        # The slab has three parameters that a normal prior of all weights has not: its noise may be too small.
+        noise = ridge.averaged(fit.evidence - 1.5 * math.log(design.rows) - ridge.log_evidence, noise)
         self._posterior = Posterior(design, noise, fit.precision * noise)
         return design.distinct.evened(fit.moments.mean)
 
