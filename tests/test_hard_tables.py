@@ -9,14 +9,14 @@ from __future__ import annotations
 from experiments.benchmarks import hard
 from pairwise import together
 
-FAST = [name for name in hard.LINEAR if name != "RobustLinearRegression"]
 
-
-@together("name", FAST)
+@together("name", list(hard.LINEAR))
 def test_linear_intervals_and_means_hold(name: str) -> None:
     lines = hard.measured(name, hard.thinned(hard.grid(hard.TARGETS), 8), [20])
     assert lines["coverage"].mean() >= 0.8
     assert lines["coverage"].min() >= 0.6, lines.loc[lines["coverage"].idxmin(), "table"]
+    if name == "RobustLinearRegression":  # whose line is that of most rows: where most are zero, so is the line
+        lines = lines[~lines["table"].str.endswith("two values")]
     assert lines["mean"].max() <= 1, lines.loc[lines["mean"].idxmax(), "table"]
     assert lines["NLL"].mean() <= 0.05
     assert lines["weights"].max() <= 1e-5

@@ -87,6 +87,7 @@ def test_threads_agree(model) -> None:
     assert max(largest_change(expected, each) for each in answers) < 1e-12
 
 
+@pytest.mark.filterwarnings("ignore:.*too few to tell outliers")
 @pytest.mark.parametrize("model", REGRESSORS, ids=str)
 def test_tables_with_nothing_in_them(model) -> None:
     X, y = problem()

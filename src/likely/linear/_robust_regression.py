@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
@@ -14,13 +16,15 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily
 from likely._rows.sources import by_blocks
 from likely._typing import Array
 from likely.linear._base import LinearRegressor, in_memory
+from likely.linear._ridge import DynamicRidge
 from likely.linear._robust_density import Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
-from likely.linear._robust_rows import RobustRows
+from likely.linear._robust_rows import TINY, RobustRows
 from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
 
 _Fit: TypeAlias = Mixture | DataScales | PredictedScales
-SCALES = ("mixture", "predicted", "predicted_xy", "data")
+# Rows per coefficient below which outliers cannot be told; a predicted scale has as many slopes again.
+SCALES = {"mixture": 2, "predicted": 8, "predicted_xy": 2, "data": 2}
 
 
 class RobustLinearRegression(LinearRegressor):
@@ -37,6 +41,9 @@ class RobustLinearRegression(LinearRegressor):
       x, so that new rows have no scale. It does not handle outliers on both sides of the line.
     - ``"data"`` (DPLS): a scale per row under an inverse-gamma hyperprior, which is Student's t, for outliers in the
       target only.
+
+    Around a line of fewer than two rows per coefficient, or eight where a scale is predicted, outliers cannot be told
+    from other rows: a warning says so, and line and noise are those of :class:`DynamicRidge`.
 
     Args:
         scale: what the scale of a row depends on, as above.
@@ -114,6 +121,27 @@ class RobustLinearRegression(LinearRegressor):
         fitted = self._fitted(rows, density)
         self._keep(rows, fitted)
         self.weights_ = self._trust(rows, fitted, X, y)
+        count, columns = float(rows.weight.sum()), rows.x.shape[1]
+        left = max(count - columns, 1.0)
+        self._wider = math.sqrt(count / left) * stdtrit(left, 0.95) / stdtrit(count, 0.95)
+        self._ridge: DynamicRidge | None = None
+        if count < SCALES[self.scale] * columns and (count <= columns or rows.perfect_fit() is None):
+            warnings.warn(
+                f"{count:g} rows are too few to tell outliers from other rows around a line of {columns} coefficients: "
+                "the line is that of DynamicRidge",
+                stacklevel=5,
+            )
+            self._settle_for(DynamicRidge(fit_intercept=self.fit_intercept).fit(X, y, weight))
+
+    def _settle_for(self, ridge: DynamicRidge) -> None:
+        """Keep the line and the noise of a ridge, to which all rows are alike."""
+        self._ridge, self.coef_, self.intercept_ = ridge, ridge.coef_, ridge.intercept_
+        self.scale_, self.weights_ = max(ridge.sigma_, TINY), np.ones_like(self.weights_)
+        self.__dict__.pop("scale_coef_", None)
+        if self.scale == "mixture":
+            self.outlier_scale_ = 3 * self.scale_
+        elif self.scale != "data":
+            self.scale_coef_, self.scale_intercept_ = np.zeros_like(ridge.coef_), math.log(self.scale_)
 
     def _fitted(self, rows: RobustRows, density: Density) -> _Fit:
         if self.scale == "mixture":
@@ -146,7 +174,10 @@ class RobustLinearRegression(LinearRegressor):
 
     def _deviation(self, X: Any) -> Array:
         """Return the standard deviation of a trusted row around the line."""
-        return self._scales(X) * self.density_.deviation
+        scale = self._scales(X)
+        if self._ridge is not None:
+            return self._ridge.predict(X, return_std=True)[1]
+        return scale * self._wider * self.density_.deviation
 
     def predict_dist(self, X: Any) -> Distribution:
         """Return the predictive distribution of each row under the fitted scales.
@@ -174,6 +205,8 @@ class RobustLinearRegression(LinearRegressor):
         """
         mean = torch.from_numpy(in_memory(self.predict(X)))
         scale = torch.from_numpy(in_memory(self._scales_of(X)))
+        if self._ridge is not None:
+            return self._ridge.predict_dist(X)
         if self.scale == "data" and self.density_.likelihood == "normal":
             return Density.of("student_t", self.df_).distribution(mean, scale)
         if self.scale != "mixture":
@@ -185,7 +218,7 @@ class RobustLinearRegression(LinearRegressor):
 
     @by_blocks()
     def _scales_of(self, X: Any) -> Any:
-        return self._scales(self._checked_rows(X))
+        return self._scales(self._checked_rows(X)) * self._wider
 
     @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Any:

@@ -65,6 +65,12 @@ class RobustRows:
         """Return so many random rows, or all where these are fewer."""
         return self if len(self.y) <= count else self.some(random.choice(len(self.y), count, replace=False))
 
+    @property
+    def left(self) -> float:
+        """The rows less the degrees of freedom of a line."""
+        count = float(self.weight.sum())
+        return max(count - self.x.shape[1], 0.3 * count)
+
     @cached_property
     def counted_once(self) -> bool:
         """Whether every row counts for one."""

@@ -45,14 +45,14 @@ class DataScales:
 
 def fit_data(rows: RobustRows, density: Density, df: float | None, max_iter: int, tol: float) -> DataScales:
     """Reweight from least squares to the nearest optimum, which rows with distant inputs can spoil."""
-    weight, total = rows.weight, rows.weight.sum()
+    weight = rows.weight
     tails = Density("student_t", 4.0 if df is None else df, learn=df is None)
     perfect = rows.perfect_fit()
     if perfect is not None:
         return DataScales(perfect, TINY, tails.shape, density, 0)
     beta = rows.least_squares(np.ones(len(rows.y)))
     residuals = rows.residuals(beta)
-    scale, factor, n_iter = rms(residuals, weight), np.ones(len(residuals)), 0
+    scale, factor, n_iter, left = rms(residuals, weight), np.ones(len(residuals)), 0, rows.left
     while n_iter < max_iter:
         n_iter += 1
         z = residuals / scale
@@ -62,10 +62,10 @@ def fit_data(rows: RobustRows, density: Density, df: float | None, max_iter: int
         moving = np.abs(rows.x @ (moved - beta)).max()
         beta, residuals = moved, rows.residuals(moved)
         before = scale
-        scale = max(math.sqrt(weight @ (pull * np.square(residuals)) / total), TINY)
+        scale = max(math.sqrt(weight @ (pull * np.square(residuals)) / left), TINY)
         as_normal = residuals * np.sqrt(density.weight(residuals / scale))
         density = density.refitted(residuals, scale, weight)
-        tails = tails.refitted(as_normal, scale, weight)
+        tails = tails.refitted(as_normal, scale * math.sqrt(left / weight.sum()), weight)
         if moving <= tol * scale and abs(scale - before) <= 10 * tol * scale:
             break
     return DataScales(beta, scale, tails.shape, density, n_iter)
@@ -134,7 +134,7 @@ class _Scoring:
         standard = (features - self.mean) / self.deviation
         values, self.vectors = np.linalg.eigh((standard.T * rows.weight) @ standard)
         self.values = values.clip(min=0) * density.information
-        self.mass = total * density.information
+        self.mass, self.lost = total * density.information, total / rows.left
         self.directions = standard @ self.vectors
         self.ridge = Ridge(spread=float(features.shape[1]))
 
@@ -152,7 +152,7 @@ class _Scoring:
             if n_iter > held:
                 beta = rows.many_least_squares((bent * np.exp(-2 * log_scale))[None])[0][0]
                 residuals = rows.residuals(beta)
-            excess = weight * (bent * np.square(residuals * np.exp(-log_scale)) - 1)
+            excess = weight * (bent * np.square(residuals * np.exp(-log_scale)) * self.lost - 1)
             response = self.values * w + excess @ self.directions
             step, shift = response / (self.values + precision) - w, excess.sum() / self.mass
             moving = float(np.abs(self.directions @ step + shift).max())
