@@ -42,12 +42,9 @@ class Density:
         if shape is None:
             return cls(likelihood, residuals.start, learn=True)
         lowest = 0.0 if LIKELIHOODS[likelihood].loss.slots[residuals.shape].zero_allowed else np.finfo(float).tiny
-        if not lowest <= shape:
-            raise ValueError(f"shape must be positive, got {shape}")
-        if shape > residuals.largest:
-            raise ValueError(
-                f"shape must be from 0 to {residuals.largest:g} for the {likelihood} likelihood, got {shape}"
-            )
+        if not lowest <= shape <= residuals.largest:
+            most = residuals.largest
+            raise ValueError(f"shape must be positive and at most {most:g} for {likelihood!r}, got {shape}")
         return cls(likelihood, float(shape))
 
     @property

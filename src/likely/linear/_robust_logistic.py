@@ -255,16 +255,10 @@ class _Problem:
         return point, result
 
     def central(self) -> list[Array]:
-        """Return weights that select the rows nearest the middle of all, and those nearest that of their class."""
-        distance = np.square(self.x[:, :-1]).sum(1)
-        in_class = np.empty_like(distance)
-        for label in np.unique(self.labels):
-            rows = self.labels == label
-            middle, spread = middle_and_spread(self.x[rows, :-1], self.weight[rows])
-            away = np.square((self.x[rows, :-1] - middle) / spread).sum(1)
-            in_class[rows] = away / (median(away, self.weight[rows]) or 1.0)
-        halves = [self.weight * (away <= median(away, self.weight)) for away in (distance, in_class)]
-        return [half for half in halves if len(np.unique(self.labels[half > 0])) == len(np.unique(self.labels))]
+        """Return weights that select the rows nearest the middle, if these have all classes."""
+        away = np.square(self.x[:, :-1]).sum(1)
+        half = self.weight * (away <= median(away, self.weight))
+        return [half] if len(np.unique(self.labels[half > 0])) == len(np.unique(self.labels)) else []
 
     def learned_ridge(self, point: Array) -> float:
         """Return the ridge on the temperature's slopes of highest evidence, given the lines."""

@@ -33,11 +33,9 @@ _SURVIVORS = (200, 50)  # elemental starts left at each step of trimming
 _HOPELESS = 100  # share of the samples needed below which none is drawn
 _CONCENTRATIONS = 10  # steps towards a majority of close residuals
 _FIRST_ITERATIONS = 4  # iterations after which one start is chosen
-_TILT_ITERATIONS = 15  # iterations that suffice for a varying scale where there are no outliers
 _MAX_SEARCH_ROWS = 1000  # rows that starts are searched on
 _MAX_COMPARISON_ROWS = 5000  # rows that they are compared on
 _MAX_STACK = 2e6  # maximum size of a stack of starts
-_MIN_TILT = 0.05  # deviation of the inliers' log scales above which they count as varying
 _MIN_TOLD = 20  # rows per coefficient
 _ALIKE = 1.4  # factor of the residuals of a majority up to which another fit, if it is far away, is told of
 _APART = (2.0, 6.0)  # distance of two fits in these residuals, in that majority and in all rows
@@ -80,10 +78,8 @@ class Mixture:
 
     def only(self, which: int) -> Mixture:
         """Return one of the fits."""
-        chosen = slice(which, which + 1)
-        return replace(
-            self, betas=self.betas[chosen], inner=self.inner[chosen], outer=self.outer[chosen], share=self.share[chosen]
-        )
+        one = [which]
+        return replace(self, betas=self.betas[one], inner=self.inner[one], outer=self.outer[one], share=self.share[one])
 
 
 def fit_mixture(
@@ -136,8 +132,7 @@ class _LeastSquares:
         residuals, central = self.rows.residuals(self.betas)
         apart = rms(residuals - central, self.rows.weight * self.near)
         z, share = residuals / rms(residuals, self.rows.weight), self.rows.weight / n
-        looks_normal = _distance_to_normal(z, share, n) < 1 and _skewness_and_kurtosis(z, share, n) < 6
-        return bool(looks_normal and apart < 0.7 * self.rows.radius(np.abs(central)))
+        return bool(_distance_to_normal(z, share, n) < 1 and apart < 0.7 * self.rows.radius(np.abs(central)))
 
 
 def _distance_to_normal(z: Array, share: Array, n: float) -> float:
@@ -146,11 +141,6 @@ def _distance_to_normal(z: Array, share: Array, n: float) -> float:
     below, level = np.cumsum(share[order]), ndtr(z[order])
     gap = float(np.maximum(np.abs(below - level), np.abs(below - share[order] - level)).max())
     return (gap - 0.5 / n) * math.sqrt(n)  # at the middle of each step, where every row counts once
-
-
-def _skewness_and_kurtosis(z: Array, share: Array, n: float) -> float:
-    """Return Jarque and Bera's statistic, χ² with two degrees of freedom under the normal."""
-    return float(n / 6 * ((share @ z**3) ** 2 + (share @ z**4 - 3) ** 2 / 4))
 
 
 def _without_outliers(
@@ -165,9 +155,7 @@ def _without_outliers(
         _tell_of_rivals(plain.rows, betas, closeness, 0)
         return _climb(rows, _started_clean(rows, plain.betas[:1], density), max_iter, tol)
     sample = plain.rows
-    if _far_inputs(sample):
-        return None
-    tilt = _tilt(sample, plain.betas[0], sample.weight, density, _TILT_ITERATIONS, 20 * tol)
+    tilt = _tilt(sample, plain.betas[0], sample.weight, density, max_iter, 20 * tol)
     if tilt is None:
         return None
     level = _LeastSquares.of(_levelled(sample, tilt), plain.near)
@@ -230,20 +218,13 @@ def _tilt(
         return None
     seen = np.flatnonzero(weight > 0.01 * rows.weight)
     trusted = replace(rows.some(seen), weight=weight[seen])
-    tilt = refine_predicted(trusted, features[seen], density, max_iter, tol)
-    return tilt if tilt.log_scale(features[seen]).std() > _MIN_TILT else None
+    return refine_predicted(trusted, features[seen], density, max_iter, tol)
 
 
 def _levelled(rows: RobustRows, tilt: PredictedScales) -> RobustRows:
     """Return the rows divided by their relative scale, which makes the scale the same for all."""
     relative = tilt.relative(rows.columns)
     return replace(rows, x=rows.x / relative[:, None], y=rows.y / relative)
-
-
-def _far_inputs(rows: RobustRows) -> bool:
-    """Whether some inputs are farther out than normal ones would be."""
-    table = rows.columns
-    return bool(np.abs(table).max() > math.sqrt(2 * math.log(2 * table.size)) + 1)
 
 
 def _started(rows: RobustRows, betas: Array, density: Density) -> Mixture:
@@ -333,7 +314,7 @@ def _by_columns(rows: RobustRows) -> Array:
 
     Where a column has wrong values or other units in some rows, these are not among them.
     """
-    inside = np.stack([_densest_majority(column, rows.weight) for column in rows.columns.T] or [np.ones(len(rows.y))])
+    inside = np.stack([_densest_majority(column, rows.weight) for column in rows.columns.T])
     return _trimmed_down(rows, rows.many_least_squares(inside.astype(float))[0])
 
 

@@ -19,7 +19,7 @@ from likely.linear._base import LinearRegressor, in_memory
 from likely.linear._ridge import DynamicRidge
 from likely.linear._robust_density import Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
-from likely.linear._robust_rows import TINY, RobustRows
+from likely.linear._robust_rows import RobustRows
 from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
 
 _Fit: TypeAlias = Mixture | DataScales | PredictedScales
@@ -118,12 +118,7 @@ class RobustLinearRegression(LinearRegressor):
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         density = self._checked()
         rows = RobustRows.of(X, y, weight, self.fit_intercept)
-        fitted = self._fitted(rows, density)
-        self._keep(rows, fitted)
-        self.weights_ = self._trust(rows, fitted, X, y)
         count, columns = float(rows.weight.sum()), rows.x.shape[1]
-        left = max(count - columns, 1.0)
-        self._wider = math.sqrt(count / left) * stdtrit(left, 0.95) / stdtrit(count, 0.95)
         self._ridge: DynamicRidge | None = None
         if count < SCALES[self.scale] * columns and (count <= columns or rows.perfect_fit() is None):
             warnings.warn(
@@ -131,17 +126,14 @@ class RobustLinearRegression(LinearRegressor):
                 "the line is that of DynamicRidge",
                 stacklevel=5,
             )
-            self._settle_for(DynamicRidge(fit_intercept=self.fit_intercept).fit(X, y, weight))
-
-    def _settle_for(self, ridge: DynamicRidge) -> None:
-        """Keep the line and the noise of a ridge, to which all rows are alike."""
-        self._ridge, self.coef_, self.intercept_ = ridge, ridge.coef_, ridge.intercept_
-        self.scale_, self.weights_ = max(ridge.sigma_, TINY), np.ones_like(self.weights_)
-        self.__dict__.pop("scale_coef_", None)
-        if self.scale == "mixture":
-            self.outlier_scale_ = 3 * self.scale_
-        elif self.scale != "data":
-            self.scale_coef_, self.scale_intercept_ = np.zeros_like(ridge.coef_), math.log(self.scale_)
+            self._ridge = DynamicRidge(fit_intercept=self.fit_intercept).fit(X, y, weight)
+            self.coef_, self.intercept_, self.scale_ = self._ridge.coef_, self._ridge.intercept_, self._ridge.sigma_
+            self.density_, self.n_iter_, self.weights_ = density, self._ridge.n_iter_, np.ones(len(y))
+            return
+        fitted = self._fitted(rows, density)
+        self._keep(rows, fitted)
+        self.weights_ = self._trust(rows, fitted, X, y)
+        self._wider = math.sqrt(count / rows.left) * stdtrit(rows.left, 0.95) / stdtrit(count, 0.95)
 
     def _fitted(self, rows: RobustRows, density: Density) -> _Fit:
         if self.scale == "mixture":
@@ -174,10 +166,9 @@ class RobustLinearRegression(LinearRegressor):
 
     def _deviation(self, X: Any) -> Array:
         """Return the standard deviation of a trusted row around the line."""
-        scale = self._scales(X)
         if self._ridge is not None:
             return self._ridge.predict(X, return_std=True)[1]
-        return scale * self._wider * self.density_.deviation
+        return self._scales(X) * self._wider * self.density_.deviation
 
     def predict_dist(self, X: Any) -> Distribution:
         """Return the predictive distribution of each row under the fitted scales.
@@ -204,15 +195,15 @@ class RobustLinearRegression(LinearRegressor):
             'StudentT'
         """
         mean = torch.from_numpy(in_memory(self.predict(X)))
-        scale = torch.from_numpy(in_memory(self._scales_of(X)))
         if self._ridge is not None:
             return self._ridge.predict_dist(X)
+        scale = torch.from_numpy(in_memory(self._scales_of(X)))
         if self.scale == "data" and self.density_.likelihood == "normal":
             return Density.of("student_t", self.df_).distribution(mean, scale)
         if self.scale != "mixture":
             return self.density_.distribution(mean, scale)
-        share = torch.tensor([self.inlier_share_, 1 - self.inlier_share_], dtype=torch.float64)
-        both = scale[:, None] * torch.tensor([1.0, self.outlier_scale_ / self.scale_], dtype=torch.float64)
+        share = scale.new_tensor([self.inlier_share_, 1 - self.inlier_share_])
+        both = scale[:, None] * scale.new_tensor([1.0, self.outlier_scale_ / self.scale_])
         parts = self.density_.distribution(mean[:, None].expand_as(both), both)
         return MixtureSameFamily(Categorical(share.expand(len(mean), 2)), parts)
 
@@ -235,7 +226,7 @@ class RobustLinearRegression(LinearRegressor):
         """
         check_is_fitted(self)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
-        scale = self._scales(X) if self.scale == "mixture" else self.scale_
+        scale = self._scales(X) if self.scale == "mixture" and self._ridge is None else self.scale_
         return self.density_.nll(y - X @ self.coef_ - self.intercept_, scale)
 
     def _scales(self, X: Array) -> Array:

@@ -94,7 +94,6 @@ class PredictedScales:
     offset: float
     scale: float  # the median of them
     density: Density
-    precision: float  # of the slopes' prior, in standardised features; ∞ where the slopes are zero
     n_iter: int
 
     def trust(self, _residuals: Array, features: Array) -> Array:
@@ -119,7 +118,7 @@ def fit_predicted(rows: RobustRows, features: Array, density: Density, max_iter:
     """Fit predicted scales from all rows and from those near the middle of the features; keep the likelier fit."""
     perfect = rows.perfect_fit()
     if perfect is not None:
-        return PredictedScales(perfect, np.zeros(features.shape[1]), math.log(TINY), TINY, density, math.inf, 0)
+        return PredictedScales(perfect, np.zeros(features.shape[1]), math.log(TINY), TINY, density, 0)
     scoring = _Scoring(rows, features, density, max_iter, tol)
     likelier = min((scoring.run(start) for start in (np.ones(len(rows.y)), rows.central(features))), key=scoring.cost)
     log_scale = likelier.log_scale(features)
@@ -169,7 +168,7 @@ class _Scoring:
         slopes = self.vectors @ w / self.deviation
         middle = float(median(np.exp(self.directions @ w + offset), weight))
         offset -= float(self.mean @ slopes)
-        return PredictedScales(beta, slopes, offset, middle, density, precision, n_iter)
+        return PredictedScales(beta, slopes, offset, middle, density, n_iter)
 
     def cost(self, fit: PredictedScales) -> float:
         """Return the minimised cost; with the target among the features it is not minus a log-likelihood."""

@@ -198,11 +198,9 @@ class SpikeSlabRegression(DynamicLinearModel):
         self.tol = tol
 
     def _solve(self, design: Design) -> Array:
-        columns = len(design.mean)
         fit, ridge = likeliest(design, max_iter=self.max_iter, tol=self.tol), fit_ridge(RidgeEvidence(design), design)
-        self.inclusion_ = np.zeros(columns)
+        self.inclusion_ = np.zeros(len(design.mean))
         if fit is None or fit.evidence < ridge.log_evidence:
-            self.n_iter_ = 1 if fit is None else fit.n_iter
             return self._dense(design, ridge)
         self.inclusion_[design.live] = fit.moments.inclusion
         self.sigma_ = math.sqrt(fit.noise)
@@ -217,7 +215,7 @@ class SpikeSlabRegression(DynamicLinearModel):
 
     def _dense(self, design: Design, ridge: RidgeFit) -> Array:
         """Set what is learned where no spike is supported: the slab is normal, and no weight is zero."""
-        best = ridge.best
+        best, self.n_iter_ = ridge.best, 1
         self.inclusion_[design.live] = 1.0
         self.sigma_, self.prior_share_, self.prior_positive_ = math.sqrt(best.noise), 1.0, 0.5
         self.prior_mean_, self.prior_scale_ = 0.0, math.sqrt(best.noise / best.penalty)
