@@ -54,6 +54,10 @@ def test_one_value_a_row_pairs_rows_not_columns():
     torch.testing.assert_close(d.scale, torch.tensor([[4.0], [2.0], [1.0]]).expand(3, 3))
 
 
+def test_a_fixed_value_without_a_number_is_one():
+    torch.testing.assert_close(likely.Fixed().value, torch.tensor(1.0))
+
+
 def test_predicted_on_sequences():
     loss_fn = likely.NormalLoss(scale=likely.Predicted(5, (2,)), reduction="none")
     assert loss_fn(torch.zeros(4, 7, 2), torch.zeros(4, 7, 2), features=torch.randn(4, 7, 5)).shape == (4, 7, 2)

@@ -130,6 +130,10 @@ def test_each_target_starts_in_its_own_unit_and_few_rows_are_pulled_together():
     own = y.square().mean(0).sqrt()
     torch.testing.assert_close(per_target.scale.value.detach(), own, rtol=0.1, atol=0)
     torch.testing.assert_close(one.scale.value.detach(), y.square().mean().sqrt())
+    # A row counts a third beside the two that the mean of the logarithms stands for.
+    first = likely.NormalLoss(likely.Global((3,)))
+    first(torch.zeros(1, 3), torch.tensor([[1.0, 8.0, 64.0]]))
+    torch.testing.assert_close(first.scale.value.detach(), torch.tensor([4.0, 8.0, 16.0]))
     single = likely.NormalLoss(likely.Global((3,)))
     single(x[:1], torch.tensor([[1.0, 1.0, 0.0]]))
     torch.testing.assert_close(single.scale.value.detach(), torch.ones(3))

@@ -287,3 +287,13 @@ def test_a_tridiagonal_matrix_stands_for_the_whole(d: int) -> None:
         log_det, solved = reduced.shifted(-2 * np.trace(matrix), turned)
         assert log_det == np.inf
         assert not solved.any()
+
+
+def test_equal_rows_are_one_of_their_weights_together() -> None:
+    rng = np.random.default_rng(0)
+    X, y, count = rng.normal(size=(7, 2)), np.arange(7) // 2, np.array([1, 2, 3, 1, 1, 2, 2])
+    table = canonical(np.repeat(X, count, axis=0), np.repeat(y, count).astype(float), None)
+    order = [int(np.flatnonzero((row == X).all(1))[0]) for row in table.x]
+    assert sorted(order) == list(range(7))
+    np.testing.assert_array_equal(table.weight, count[order])
+    np.testing.assert_array_equal(table.y, y[order])
