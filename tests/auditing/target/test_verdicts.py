@@ -484,6 +484,7 @@ def test_a_slip_is_as_sure_as_such_gains_are_rare(count: int) -> None:
     y = expected.copy()
     y[:count] = (expected * rng.choice([0.1, 10.0, -1.0], n))[:count]
     y[-1], expected[-1] = -40, -40
+    y[-4:-1], expected[-4:-1] = 3000, 200  # a tenth is nearer, not near
     scale = np.full(n, 0.05)
     law = judge_targets(rng.normal(size=40), rng.normal(size=40), squash=squash)
     unsure = np.full(n, -30.0)
