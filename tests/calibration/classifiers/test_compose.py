@@ -153,6 +153,16 @@ def test_auto_finds_what_is_there():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(auto)).transform(fresh, told), auto.transform(fresh, told))
 
 
+def test_a_candidate_is_behind_by_standard_errors_of_the_difference():
+    rng = np.random.default_rng(1)
+    logits = 2 * rng.normal(size=(300, 4))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(1)  # calibrated as they are
+    few = {"GS": GlobalTemperature(), "VS": VectorScaling(penalty=None)}
+    auto = AutoCalibrator(few, random_state=0).fit(logits, y)
+    assert auto.name_ == "GS"
+    assert 0 < auto.behind_["VS"] < 3  # eight parameters of which nothing is to be learned
+
+
 def test_auto_repeats_itself_on_any_number_of_workers():
     logits, y, features = mixed(200)
     few = {"GS": GlobalTemperature(), "LFS": FeatureTemperature()}
