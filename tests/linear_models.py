@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from likely.linear import (
     DynamicLasso,
@@ -86,3 +87,9 @@ def coefficients(model: Any) -> Any:
 def largest_change(before: Any, after: Any) -> float:
     """Relative to the largest number."""
     return float(np.abs(np.asarray(after) - before).max() / max(np.abs(before).max(), 1e-3))
+
+
+def wider_by(rows: int, coefficients: int) -> float:
+    """By how much the interval of a new row is wider than the noise around a line that was estimated."""
+    left = rows - coefficients
+    return float(np.sqrt(rows / left) * stats.t(left).ppf(0.95) / stats.t(rows).ppf(0.95))

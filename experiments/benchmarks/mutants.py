@@ -40,9 +40,8 @@ PARTS: dict[str, str] = {
 }
 MUTANTS, SHARE = 400, 0.85
 PER_FUNCTION, SECONDS, LIMIT = 6, 60.0, 180  # tests of one function, of their time in all; until a test hangs
-# Without what one run leaves for the next; old and new libraries may warn.
-PYTEST_OPTIONS = ["-q", "--tb=no", "-o", "filterwarnings=ignore"]
-PYTEST_OPTIONS += ["--continue-on-collection-errors"]
+# Old and new libraries may warn.
+PYTEST_OPTIONS = ["-q", "--tb=no", "-o", "filterwarnings=ignore", "--continue-on-collection-errors"]
 UNHARMED = -1  # the node of a file without a mistake
 ROUNDING = 1e-8  # smaller numbers only keep rounding errors and quotients in bounds: twice as much is as small
 
@@ -219,20 +218,9 @@ def _home(test: str) -> str:
 def reach(folder: Path, jobs: int, *tests: str) -> Reached:
     """Run the tests once, those that are not heavy, and see where they pass."""
     if not any(folder.glob("*.json")):
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            *PYTEST_OPTIONS,
-            "-p",
-            "no:cacheprovider",
-            "-n",
-            str(jobs),
-            "--dist",
-            "worksteal",
-        ]
+        command = [sys.executable, "-m", "pytest", *PYTEST_OPTIONS, "-n", str(jobs), "--dist", "worksteal"]
         environment = {**os.environ, "LIKELY_REACH": str(folder), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}:{_path()}"}
-        command += ["-m", "not heavy", "-p", "experiments.benchmarks._reach", *tests]
+        command += ["-m", "not heavy", "-p", "experiments.benchmarks._reach", "-p", "no:cacheprovider", *tests]
         subprocess.run(command, cwd=ROOT, env=environment, check=False)
     return Reached.read(folder)
 

@@ -18,6 +18,11 @@ from likely._typing import Array, Index
 _MAX_GRAM_RATIO = 4  # maximum size of the Gram matrix relative to the table
 
 
+def wider_by(left: float, freedom: float) -> float:
+    """Return the half-width of Student's 90% interval over that with all degrees of freedom."""
+    return float(stdtrit(left, 0.95) / stdtrit(freedom, 0.95))
+
+
 @dataclass(frozen=True)
 class Design:
     """A table with centred columns of deviation one, and a centred target.
@@ -138,8 +143,7 @@ class Design:
         That of the degrees of freedom without any weights is left out, so that weights of which there are few change
         nothing. Degrees below two count as two: the factor grows without bound towards none.
         """
-        left = stdtrit(np.clip([unused, self.freedom], 2.0, None), 0.95)
-        return noise * float(left[0] / left[1]) ** 2
+        return noise * wider_by(*np.maximum([unused, self.freedom], 2.0)) ** 2
 
     @cached_property
     def distinct(self) -> Distinct:

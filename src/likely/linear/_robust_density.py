@@ -43,8 +43,7 @@ class Density:
             return cls(likelihood, residuals.start, learn=True)
         lowest = 0.0 if LIKELIHOODS[likelihood].loss.slots[residuals.shape].zero_allowed else np.finfo(float).tiny
         if not lowest <= shape <= residuals.largest:
-            most = residuals.largest
-            raise ValueError(f"shape must be positive and at most {most:g} for {likelihood!r}, got {shape}")
+            raise ValueError(f"shape must be between 0 and {residuals.largest:g} for {likelihood!r}, got {shape}")
         return cls(likelihood, float(shape))
 
     @property

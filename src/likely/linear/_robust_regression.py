@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from scipy.special import stdtrit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._rows.sources import by_blocks
+from likely._solvers.design import wider_by
 from likely._typing import Array
 from likely.linear._base import LinearRegressor, in_memory
 from likely.linear._ridge import DynamicRidge
@@ -118,7 +118,7 @@ class RobustLinearRegression(LinearRegressor):
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         density = self._checked()
         rows = RobustRows.of(X, y, weight, self.fit_intercept)
-        count, columns = float(rows.weight.sum()), rows.x.shape[1]
+        count, columns = rows.weight.sum(), rows.x.shape[1]
         self._ridge: DynamicRidge | None = None
         if count < SCALES[self.scale] * columns and (count <= columns or rows.perfect_fit() is None):
             warnings.warn(
@@ -133,7 +133,7 @@ class RobustLinearRegression(LinearRegressor):
         fitted = self._fitted(rows, density)
         self._keep(rows, fitted)
         self.weights_ = self._trust(rows, fitted, X, y)
-        self._wider = math.sqrt(count / rows.left) * stdtrit(rows.left, 0.95) / stdtrit(count, 0.95)
+        self._wider = math.sqrt(count / rows.left) * wider_by(rows.left, count)
 
     def _fitted(self, rows: RobustRows, density: Density) -> _Fit:
         if self.scale == "mixture":
