@@ -72,8 +72,9 @@ class StoredScores:
 
 def key(rival: str, problem: Problem, split: int) -> str:
     """Name what the scores of a rival depend on: its version, the table and the split; for LightGBM the machine."""
-    rows = [pd.util.hash_pandas_object(frame.astype(str), index=False) for frame in (problem.X, problem.X_test)]
-    content = b"".join(part.to_numpy().tobytes() for part in rows) + problem.y.tobytes() + problem.y_test.tobytes()
+    # As text: every version of pandas writes the same, and a rival may need another than ours.
+    rows = b"".join(frame.to_csv(index=False).encode() for frame in (problem.X, problem.X_test))
+    content = rows + problem.y.tobytes() + problem.y_test.tobytes()
     on = f" on {machine()['cpu']}" if rival == LIGHTGBM else ""
     return f"{problem.name}, split {split} ({digest(content)[:12]}): {rival} {version(DISTRIBUTIONS[rival])}{on}"
 
@@ -95,14 +96,14 @@ def measure(
     results: dict[str, Scores] = {}
     with one_core(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        installed = rivals(problem)
+        results[OURS] = score_ours(problem, split)
+        installed = rivals(problem, results[OURS]["seconds"])
         for name in names:
             if name in known_scores:
                 results[name] = known_scores[name]
             elif name in installed:
                 prediction, seconds = timed(partial(installed[name], problem))
                 results[name] = {**scores(problem, prediction), "seconds": seconds}
-        results[OURS] = score_ours(problem, split)
     return results
 
 

@@ -2,7 +2,7 @@
 
 Each takes a problem and returns a prediction for its test rows: a distribution, or the probabilities of classes. Trees
 and RealMLP are cross-fitted on five folds, stopped early on the held-out fold, and averaged. AutoGluon chooses its own
-folds and members.
+folds and members; it gets ten times our time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 from unittest.mock import patch
@@ -40,15 +41,15 @@ MODULES = {
     GP: "sklearn",
 }
 FOLDS, ROUNDS, PATIENCE, RATE = 5, 2000, 50, 0.05
-AUTOGLUON_SECONDS = 60  # of CPU time, so that its scores do not depend on what else the machine does
+AUTOGLUON_TIMES, AUTOGLUON_SECONDS = 10, 60  # times our CPU seconds, and the least: its folds need some
 GP_ROWS, GP_COLUMNS = 1200, 40  # maxima: the time grows with the cube of the rows and with the columns
 
 
-def rivals(problem: Problem) -> dict[str, Callable[[Problem], Prediction]]:
-    """Return the functions, by name, of rivals that are installed and support the problem."""
+def rivals(problem: Problem, seconds: float) -> dict[str, Callable[[Problem], Prediction]]:
+    """Return the functions, by name, of rivals that are installed and support the problem; ours took some seconds."""
     fits: dict[str, Callable[[Problem], Prediction]] = {LIGHTGBM: lightgbm, CATBOOST: catboost, XGBOOST: xgboost}
     if problem.kind != "counts":
-        fits |= {REALMLP: realmlp, AUTOGLUON: autogluon}
+        fits |= {REALMLP: realmlp, AUTOGLUON: partial(autogluon, seconds=AUTOGLUON_TIMES * seconds)}
     if problem.kind == "regression":
         fits[NGBOOST] = ngboost
         if not problem.has_categories and problem.X.shape[1] <= GP_COLUMNS:
@@ -147,8 +148,8 @@ def xgboost(problem: Problem) -> Prediction:
     return _cross_fitted(problem, X, X_test, fit)
 
 
-def autogluon(problem: Problem) -> Prediction:
-    """Fit AutoGluon's best quality within a minute of CPU time; the scale is that of its out-of-fold residuals."""
+def autogluon(problem: Problem, seconds: float) -> Prediction:
+    """Fit AutoGluon's best quality within some seconds of CPU time; the scale is that of its out-of-fold residuals."""
     from autogluon.tabular import TabularPredictor
 
     rows = problem.X.assign(target=problem.learned)
@@ -157,7 +158,7 @@ def autogluon(problem: Problem) -> Prediction:
     kinds = kinds if is_classes else {"eval_metric": "root_mean_squared_error", "problem_type": "regression"}
     with tempfile.TemporaryDirectory() as folder, _silently(), patch("time.time", time.process_time):
         model = TabularPredictor("target", path=folder, verbosity=0, **kinds)
-        model.fit(rows, presets="best_quality", time_limit=AUTOGLUON_SECONDS, num_cpus=1, num_gpus=0)
+        model.fit(rows, presets="best_quality", time_limit=max(AUTOGLUON_SECONDS, seconds), num_cpus=1, num_gpus=0)
         if is_classes:
             proba = np.zeros((len(problem.X_test), problem.classes))
             proba[:, np.asarray(model.class_labels, dtype=np.int64)] = model.predict_proba(problem.X_test)
@@ -167,14 +168,16 @@ def autogluon(problem: Problem) -> Prediction:
 
 
 def realmlp(problem: Problem) -> Prediction:
-    """Fit RealMLP-TD with its defaults, an ensemble over five folds."""
+    """Fit RealMLP-TD, an ensemble over five folds, with the settings that its authors recommend for the log-loss."""
     from pytabkit import RealMLP_TD_Classifier, RealMLP_TD_Regressor
 
     X, X_test = with_medians(*categories(problem.X, problem.X_test))
     size = len(X) // FOLDS  # folds must have the same size: up to four rows are in none
     order = np.random.default_rng(0).permutation(len(X))
     folds = np.sort(order[: FOLDS * size].reshape(FOLDS, size), axis=1)
-    kind = RealMLP_TD_Classifier if problem.kind == "classes" else RealMLP_TD_Regressor
+    kind: Callable[..., Any] = RealMLP_TD_Regressor
+    if problem.kind == "classes":
+        kind = partial(RealMLP_TD_Classifier, val_metric_name="cross_entropy", use_ls=False)
     with tempfile.TemporaryDirectory() as folder, _silently():
         model = kind(device="cpu", random_state=0, n_cv=FOLDS, n_threads=1, tmp_folder=folder, verbosity=0)
         model.fit(X, problem.learned, val_idxs=folds)
