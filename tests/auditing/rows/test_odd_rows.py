@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,10 @@ import pytest
 from sklearn import datasets
 
 from likely.auditing.columns.kinds import read_columns
+from likely.auditing.expected_values.additive_model import Pattern
 from likely.auditing.expected_values.similar_rows import Neighbours, Usual
-from likely.auditing.odd_rows.odd_rows import odd_rows
+from likely.auditing.odd_rows.odd_rows import Certainty, RowWords, odd_rows
+from likely.auditing.odd_rows.slips import SlipSearch
 from likely.auditing.results.finding import Finding, Suspect
 
 NOISE = 0.1
@@ -302,3 +305,26 @@ def test_rows_with_rare_flags_that_are_independent_fit_the_rest(rows: int, count
     for table in (flags, flags | numbers):
         odd = len(found(pd.DataFrame(table)).rows) / rows
         assert odd <= 0.03, f"{odd:.0%} of clean rows with rare 0/1 flags are called odd"
+
+
+def test_a_row_is_as_odd_beside_few_rows_as_beside_all() -> None:
+    """The share of rows that are far out is one of the whole table, not of the block in which a row is scored."""
+    rng = np.random.default_rng(0)
+    scale = np.exp(0.1 * rng.normal(size=1000))
+    scale[:10] = 50.0
+    scores = {"nats": rng.exponential(size=1000), "row_scale": scale}
+    certainty = Certainty.of(scores["nats"], scores["row_scale"])
+    few = {name: values[:20] for name, values in scores.items()}
+    np.testing.assert_array_equal(certainty(scores)[:20], certainty(few))
+    assert certainty(few)[:10].min() > 0.8
+
+
+def test_a_column_of_one_value_in_the_sample_is_told_by_no_other() -> None:
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=300)
+    frame = pd.DataFrame({"a": size, "b": size + 0.1 * rng.normal(size=300), "flag": np.arange(300) == 7}).astype(float)
+    table = Neighbours.of(read_columns(frame))
+    sampled = replace(table, sample=np.arange(10, 300), known=table.known[:, 10:])
+    (row,) = RowWords(SlipSearch(sampled, Pattern.of(table))).explain(np.array([7]), np.array([0.99]))
+    assert not row.wrong
+    assert "flag" in {reason.what for reason in row.reasons}

@@ -42,6 +42,14 @@ def test_regular_steps_count_in_any_order_and_jumps_and_repeats_do_not() -> None
     assert not counts_on(rng.integers(0, 100, 500).astype(float)).any()
 
 
+def test_a_gap_in_a_column_that_counts_takes_nothing_from_the_other_steps() -> None:
+    years = np.arange(1950.0, 2000.0)
+    years[[7, 30]] = np.nan
+    # Beside a gap the step is two years, and the year on either side of it still follows from its other neighbour.
+    assert counts_on(years)[~np.isnan(years)].all()
+    assert not counts_on(years)[[7, 30]].any()
+
+
 def test_codes_are_not_amounts() -> None:
     rng = np.random.default_rng(0)
     assert counts_on(60_000.0 + rng.permutation(14_000)[:420]).all()  # none twice, though six pairs would be by chance

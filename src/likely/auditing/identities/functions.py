@@ -125,13 +125,14 @@ def counts_on(values: NDArray[np.floating]) -> Mask:
     >>> counts_on(np.append(np.arange(2000.0, 2020.0), 2900.0)).tolist().index(False)
     20
     """
-    order = np.argsort(values, kind="stable")
-    steps = np.diff(values[order])
+    order = np.argsort(values, kind="stable")[: int(np.isfinite(values).sum())]  # gaps come last
+    there = values[order]
+    steps = np.diff(there)
     counted = np.zeros_like(values, bool)
-    if len(values) >= _FEWEST and (step := np.median(steps)) > 0:
+    if len(there) >= _FEWEST and (step := np.median(steps)) > 0:
         regular = np.isclose(steps, step)
-        if steps.all() and not (values % 1).any() and len(values) ** 2 / 2 >= _COLLIDE * np.ptp(values):
-            counted[:] = True
+        if steps.all() and not (there % 1).any() and len(there) ** 2 / 2 >= _COLLIDE * np.ptp(there):
+            counted[order] = True
         elif regular.mean() >= _REGULAR:
             counted[order[1:]] = regular
             counted[order[:-1]] |= regular

@@ -34,7 +34,8 @@ _UNITS = 10_000  # rows that tell the units of numbers
 _SURE, _SURE_SLIP = 0.98, 0.95  # the certainty of being odd from which a value may be called wrong
 _TOLD = 0.7  # of the deviations of a column are told by the others: where less are, its rare values are no errors
 _PLAIN = 15.0  # nats that a slip takes off a row of which it is called the cause in any column
-_FAR_OUT = 0.999  # the certainty from which a row is odd although it follows the pattern
+_FAR_OUT = 0.999  # the certainty from which a row is odd although it follows the pattern,
+_SELDOM = 0.05  # if fewer of the rows are
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
 _REASONS = 5
 _KEPT = 1_000_000  # scores that stand for those of all rows
@@ -163,6 +164,7 @@ class Certainty:
 
     nats: tuple[Array, Array] | None
     scale: tuple[Array, Array]
+    far_out: float = _FAR_OUT
 
     @classmethod
     def of(cls, nats: Array | None, scale: Array) -> Self:
@@ -173,13 +175,15 @@ class Certainty:
         of_scale = logs[by_scale], alarms[by_scale]
         if nats is None:
             return cls(None, of_scale)
+        # Many rows that are far out are a kind of their own, such as the hours in which it rains.
+        seldom = np.average(alarms < 1 - _FAR_OUT, weights=weights) < _SELDOM
         values, weights = spread_of(nats)
         order = np.argsort(-values)
         values, weights = values[order], np.ones(len(order)) if weights is None else weights[order]
         # The share of false alarms among rows that are at least as rare (Benjamini and Hochberg, 1995).
         expected = np.exp(-values) * weights.sum() / np.cumsum(weights)
         rare = np.minimum(np.minimum.accumulate(expected[::-1]), 1.0)
-        return cls((values[::-1], rare), of_scale)
+        return cls((values[::-1], rare), of_scale, _FAR_OUT if seldom else 1.0)
 
     def __call__(self, scores: Mapping[str, Any]) -> Array:
         """How surely rows break the pattern; where there is none, how surely they are far out.
@@ -196,8 +200,7 @@ class Certainty:
         # rare.
         broken = np.where(nats > RARE, broken, np.minimum(broken, _COMMON))
         # What a slip mends more often than chance explains is wrong though others are as rare.
-        out = far > _FAR_OUT
-        out &= out.mean() < 0.05  # more are a kind of their own, such as the hours in which it rains
+        out = far > self.far_out
         if "slip" in scores:
             chance = np.asarray(scores["slip"])
             broken = np.maximum(broken, (chance <= SLIPPED) * (1 - chance))
@@ -309,9 +312,10 @@ class RowWords:
         rows = self.table.sample
         z = self.table.points(rows)
         judged = self.search.pattern.judge(z, rows)
-        left = np.nanmean(np.abs(z - judged.expected), 0) / np.nanmean(np.abs(z - np.nanmedian(z, 0)), 0)
-        words = [unit is None for unit in self.table.units]
-        return float(np.quantile(surprise(judged.nats), _ORDINARY)), np.where(words, 1.0, 1 - left)
+        spread = np.nanmean(np.abs(z - np.nanmedian(z, 0)), 0)
+        told = 1 - np.nanmean(np.abs(z - judged.expected), 0) / np.where(spread > 0, spread, np.nan)
+        told[[unit is None for unit in self.table.units]] = 1.0
+        return float(np.quantile(surprise(judged.nats), _ORDINARY)), np.nan_to_num(told)
 
     def _headline(self, row: int, change: Change) -> tuple[str, str]:
         """The headline of a row that breaks the pattern, and the group that it may share with others."""

@@ -131,11 +131,12 @@ class SlipSearch:
 
     def _copied(self, row: int, j: int) -> int:
         """The column of numbers with the very value that a column of numbers has in a row, -1 where none is."""
-        values = self.table.values
+        values, sample = self.table.values, self.table.sample
         for k in self._swappable if j in self._swappable else ():
-            alike = (values[k] == values[j]) | (values[k] == values[j][row])
-            if alike[row] and alike[self.table.sample].mean() < _SELDOM:  # no column is seldom alike itself
-                return k
+            if k != j and values[k][row] == values[j][row]:
+                there = values[k][sample]
+                if ((there == values[j][sample]) | (there == values[j][row])).mean() < _SELDOM:
+                    return k
         return -1
 
     def _factors(self, block: _Block) -> Iterator[_Trials]:
