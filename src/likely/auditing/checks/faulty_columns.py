@@ -32,8 +32,7 @@ _NAMED = re.compile(r"(?i)(^|[_\s.-])(id|uuid|guid|key|index|idx)($|[_\s.-])|(?<
 _DENSE = 1.5  # times as many numbers as rows in the range of numbers that count rows
 _FEWEST = 20  # rows from which distinct whole numbers look like names of rows
 # Columns that repeat another.
-_TWIN_ROWS = 1_000  # by which columns that may be equal are picked
-_DIGITS = 5  # of standardised numbers, by which columns that may be equal are picked
+_DIGITS = 5  # of standardised numbers that are compared
 _LEVELS = 50  # distinct values, at most, of a column whose values may be names
 _REPEATED = 5  # rows per such value, at least on average: where all differ, any two columns agree
 _SHARED = 10  # rows, at least, that two columns must share
@@ -120,43 +119,38 @@ def twin_columns(columns: Columns) -> Faults:
     >>> [how for _, how in twin_columns(read_columns(table))]
     ['inch = 0.3937 × cm', 'sign and up determine each other, one to one']
     """
-    rows = np.sort(np.random.RandomState(0).permutation(len(columns.typed))[:_TWIN_ROWS])
-    groups: dict[bytes, list[str]] = defaultdict(list)
+    first: dict[tuple[str, int], str] = {}
     for name in columns.named(*MODELLED):
         column = columns.typed[name]
-        for key in _likenesses(column.iloc[rows]):
-            same = (_same(columns.typed[other], column) for other in groups[key])
-            if how := next(filter(None, same), ""):
-                yield name, how
-                break
-            groups[key].append(name)
+        keys = list(_likenesses(column))
+        if known := [key for key in keys if key in first]:
+            yield name, _same(columns.typed[first[known[0]]], column, known[0][0])
+        else:
+            first |= dict.fromkeys(keys, name)
 
 
-def _likenesses(column: pd.Series[Any]) -> Iterator[bytes]:
+def _likenesses(column: pd.Series[Any]) -> Iterator[tuple[str, int]]:
     """What two columns have in common if they are equal up to a unit, or up to names."""
-    sample, levels = as_numbers(column)
-    present = ~np.isnan(sample)
-    values = sample[present]
+    numbers, levels = as_numbers(column)
+    present = ~np.isnan(numbers)
+    values = numbers[present]
     if len(values) < _SHARED:
         return
     deviation = float(values.std())
     if levels is None and 0 < deviation < np.inf:
         z = (values - values.mean()) / deviation
         z *= np.sign(z[np.argmax(np.abs(z) > 0.1)])
-        yield b"unit" + present.tobytes() + (np.round(z, _DIGITS) + 0.0).tobytes()
-    codes, distinct = pd.factorize(sample)
+        yield "unit", hash(present.tobytes() + (np.round(z, _DIGITS) + 0.0).tobytes())
+    codes, distinct = pd.factorize(numbers)
     if 1 < len(distinct) <= min(_LEVELS, len(values) // _REPEATED):
-        yield b"name" + codes.tobytes()
+        yield "name", hash(codes.tobytes())
 
 
-def _same(first: pd.Series[Any], second: pd.Series[Any]) -> str:
-    """How the second of two columns is made of the first, in all rows; nothing if it is not."""
-    shared = {*_likenesses(first)} & {*_likenesses(second)}
-    if not shared:
-        return ""
+def _same(first: pd.Series[Any], second: pd.Series[Any], how: str) -> str:
+    """How the second of two columns is made of the first."""
     if first.dropna().tolist() == second.dropna().tolist():
         return f"{second.name} equals {first.name}"
-    if not any(key.startswith(b"unit") for key in shared):
+    if how == "name":
         return f"{second.name} and {first.name} determine each other, one to one"
     x, y = (as_numbers(column.dropna())[0] for column in (first, second))
     slope, shift = np.polyfit(x, y, 1).tolist()

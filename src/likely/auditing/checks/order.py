@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kruskal, norm, rankdata, spearmanr, zscore
+from scipy.stats import spearmanr
 
 from likely._page import Table
 from likely._rows.reading.table import listed
@@ -57,8 +57,8 @@ def order(columns: Columns, target: str | None) -> Finding | None:
         }
     ).iloc[np.argsort(table["p_value"], kind="stable")[:_SHOWN]]
     caption = (
-        "Correlation of each value with that of the row before, and with the row's number. Categories are numbered by "
-        "frequency; along the table, their correlation ratio counts."
+        "Correlation of the rank of each value with that of the row before, and with the row's number. Categories are "
+        "numbered by frequency."
     )
     return Finding(
         "order",
@@ -78,9 +78,9 @@ def _of_column(column: pd.Series[Any]) -> Dependence | None:
     """The test of a column; of a long one, of neighbours in its middle, and of rows spread over all."""
     some = min(len(column), MAX_ROWS)
     start = (len(column) - some) // 2
-    block, levels = as_numbers(column.iloc[start : start + some])
+    block, _ = as_numbers(column.iloc[start : start + some])
     spread, _ = as_numbers(column.iloc[np.linspace(0, len(column) - 1, some).astype(np.int64)])
-    return depends(block, spread, categories=levels is not None)
+    return depends(block, spread)
 
 
 def _sentences(clear: dict[str, Dependence], target: str | None) -> Iterator[str]:
@@ -105,12 +105,11 @@ def _sentences(clear: dict[str, Dependence], target: str | None) -> Iterator[str
     yield "If rows follow each other in time, or belong to groups, split by time or by group."
 
 
-def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:
+def depends(values: Array, spread: Array | None = None) -> Dependence | None:
     """Test whether values depend on their order: neighbours in ``values``, and a trend in ``spread``, or in both.
 
-    Two tests are made and combined: of neighbours, by the serial correlation of ranks (Wald and Wolfowitz 1943; levels
-    of categories are numbered by frequency), and of a trend, by Spearman's correlation with the row's number (for
-    categories, Kruskal and Wallis' of row numbers). The two are uncorrelated in a random order.
+    Two tests are made and combined, both by Spearman's correlation: with the value before, and with the row's number.
+    Levels of categories are numbered by frequency. The two are uncorrelated in a random order.
 
     >>> rng = np.random.default_rng(0)
     >>> shuffled, walk = rng.normal(size=500), rng.normal(size=500).cumsum()
@@ -122,28 +121,10 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     if min(len(block), len(spread)) < _FEWEST:
         return None
     n, rest = len(block), len(block) - int(np.unique(block, return_counts=True)[1].max())
-    alike, error, near = 0.0, 0.0, np.nan
-    if rest * rest >= _PAIRS * n:
-        z = zscore(rankdata(block))
-        alike, error = float(np.mean(z[1:] * z[:-1])) + 1 / n, n**-0.5  # of two rows, the second is any but the first
-        near = float(2 * norm.sf(abs(alike) / error))
-    size, along = _trend_of_levels(spread) if categories else (0.0, np.nan)
-    if not categories and rest >= _RARE:
-        size, along = map(float, spearmanr(spread, np.arange(len(spread))))
-    tests = [p for p in (near, along) if not np.isnan(p)]
+    tests = [spearmanr(block[1:], block[:-1])] if rest * rest >= _PAIRS * n else []
+    tests += [spearmanr(spread, np.arange(len(spread)))] if rest >= _RARE else []
     if not tests:
         return None
-    smallest = min([*tests, 1 - 1e-12])
-    return Dependence(float(-np.expm1(len(tests) * np.log1p(-smallest))), alike, error, size)
-
-
-def _trend_of_levels(codes: Array) -> tuple[float, float]:
-    """The correlation ratio of row numbers by level, less what so many levels explain by chance, and a p-value."""
-    n, levels = len(codes), codes.astype(np.int64)
-    group = np.where(np.bincount(levels)[levels] >= _RARE, codes, -1)
-    places = [np.flatnonzero(group == level) for level in np.unique(group)]
-    if len(places) < 2 or min(map(len, places)) < _RARE:
-        return 0.0, np.nan
-    statistic, p_value = kruskal(*places)
-    left = (1 - statistic / (n - 1)) * (n - 1) / (n - len(places))
-    return float(np.sqrt(max(0.0, 1 - left))), float(p_value)
+    smallest = min([*(float(test.pvalue) for test in tests), 1 - 1e-12])
+    near = float(tests[0].statistic) if len(tests) > 1 else 0.0
+    return Dependence(float(-np.expm1(len(tests) * np.log1p(-smallest))), near, n**-0.5, float(tests[-1].statistic))
