@@ -157,3 +157,64 @@ def test_a_value_that_was_copied_from_another_column_is_told() -> None:
     food.loc[5, "fat"] = food.loc[5, "salt"]
     told = {suspect.row: suspect.headline for suspect in likely.audit(food).suspects}
     assert f"fat = {food.loc[5, 'salt']:g}, the value of salt" in told[5]
+
+
+def cities(seed: int = 0) -> pd.DataFrame:
+    """Places in fifty towns; how warm and how light it is there follows from the latitude."""
+    rng = np.random.default_rng(seed)
+    latitude = rng.uniform(46, 54, 800)
+    table = pd.DataFrame({"latitude": latitude, "warmth": 30 - 0.5 * latitude + 0.05 * rng.normal(size=800)})
+    table["light"] = 70 - latitude + 0.2 * rng.normal(size=800)
+    table["town"] = [f"t{own:02}" for own in rng.integers(0, 50, 800)]
+    return table
+
+
+def test_rows_of_one_town_with_one_problem_are_one_entry() -> None:
+    table = cities()
+    rows = np.flatnonzero(table["town"] == "t20")
+    table.loc[rows, "warmth"] += 2.5
+    shared = [entry for entry in likely.audit(table).entries if len(entry.rows) > 2]
+    assert [entry.headline.partition(": ")[2] for entry in shared] == ["warmth where town = t20, unlike similar rows"]
+    assert set(shared[0].rows) <= set(rows)
+    assert len(shared[0].rows) >= 0.7 * len(rows)
+
+
+def test_wrong_signs_of_one_column_are_one_entry() -> None:
+    table = cities()
+    rows = np.random.default_rng(1).choice(800, 9, replace=False)
+    table.loc[rows, "latitude"] *= -1
+    entries = [entry for entry in likely.audit(table).entries if set(rows) & set(entry.rows)]
+    assert len(entries) == 1
+    assert set(entries[0].rows) == set(rows)
+    assert entries[0].headline in (
+        "9 rows: the other sign would fit latitude",
+        "9 rows: latitude < 0, unlike similar rows",
+    )
+
+
+def test_a_row_is_not_named_for_a_value_that_similar_rows_have() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        table = pd.DataFrame(rng.standard_t(3, size=(400, 6)) @ rng.normal(size=(6, 6)), columns=list("abcdef"))
+        table["kind"] = pd.cut(table["a"], [-np.inf, -1, 0, 1, np.inf], labels=list("pqrs")).astype(str)
+        table.loc[rng.choice(400, 20), "kind"] = "s"
+        neighbours = Neighbours.of(read_columns(table))
+        for suspect in found(likely.audit(table), "rows").suspects:
+            column = suspect.reasons[0].what
+            usual = neighbours.usual(suspect.row, column)
+            agrees = neighbours.agrees(suspect.row, neighbours.names.index(column), usual)
+            assert not agrees or "would fit" in suspect.headline or "swapped" in suspect.headline
+
+
+def test_columns_are_swapped_only_where_both_values_then_fit() -> None:
+    rng = np.random.default_rng(3)
+    height = rng.normal(170, 8, 500)
+    table = pd.DataFrame(
+        {"height": height, "weight": 0.9 * height - 85 + 4 * rng.normal(size=500), "age": rng.uniform(20, 90, 500)}
+    )
+    table["reach"] = table["height"] + 2 * rng.normal(size=500)
+    table.loc[7, ["height", "weight"]] = table.loc[7, ["weight", "height"]].tolist()
+    table.loc[9, "height"] = 75.0  # no other column has the height that is missing here
+    headlines = {suspect.row: suspect.headline for suspect in likely.audit(table).suspects}
+    assert "swapped" in headlines[7]
+    assert "swapped" not in headlines[9]

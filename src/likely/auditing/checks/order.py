@@ -120,11 +120,11 @@ def depends(values: Array, spread: Array | None = None) -> Dependence | None:
     spread = block if spread is None else spread[~np.isnan(spread)]
     if min(len(block), len(spread)) < _FEWEST:
         return None
-    n, rest = len(block), len(block) - int(np.unique(block, return_counts=True)[1].max())
+    n, rest = len(block), len(block) - np.unique(block, return_counts=True)[1].max()
     tests = [spearmanr(block[1:], block[:-1])] if rest * rest >= _PAIRS * n else []
     tests += [spearmanr(spread, np.arange(len(spread)))] if rest >= _RARE else []
     if not tests:
         return None
-    smallest = min([*(float(test.pvalue) for test in tests), 1 - 1e-12])
-    near = float(tests[0].statistic) if len(tests) > 1 else 0.0
-    return Dependence(float(-np.expm1(len(tests) * np.log1p(-smallest))), near, n**-0.5, float(tests[-1].statistic))
+    smallest = min(1 - 1e-12, *(test.pvalue for test in tests))
+    near = tests[0].statistic if len(tests) > 1 else 0.0
+    return Dependence(-np.expm1(len(tests) * np.log1p(-smallest)), near, n**-0.5, tests[-1].statistic)

@@ -35,12 +35,12 @@ _SURE, _SURE_SLIP = 0.98, 0.95  # the certainty of being odd from which a value 
 _TOLD = 0.7  # of the deviations of a column are told by the others: where less are, its rare values are no errors
 _PLAIN = 15.0  # nats that a slip takes off a row of which it is called the cause in any column
 _FAR_OUT = 0.999  # the certainty from which a row is odd although it follows the pattern,
-_SELDOM = 0.05  # if fewer of the rows are
+_SELDOM = 0.05  # if fewer of the rows are; what so few rows share may be their cause
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
 _REASONS = 5
 _KEPT = 1_000_000  # scores that stand for those of all rows
 _HIGHEST = 100_000  # scores that are kept as they are, of more
-_OFF = 0.1  # of the range of other values: a value further out than that stands for something, and is no number
+_SHARED = 3  # rows that share a cause, at least; they are half, or more, of those of which the column is blamed
 Scores = dict[str, Array]
 
 
@@ -136,12 +136,13 @@ class OddRows:
         """The finding about some rows: all of a table, or the worst of the ``count`` that are odd among so many."""
         sure = certainty(scores)
         scale, suspicious = scores["row_scale"], sure >= NAMED
-        count, rows = (int(suspicious.sum()), len(scale)) if count is None else (count, rows)
         explain: Any = lambda listed: (_by_scale(scale[row]) for row in listed)  # noqa: E731
         if self.values is not None:
             explain = self.values.explainer(typed, places, sure)
         # Certainties that round to one are told apart by their scales, and still are at most one.
         ranked = worst_first("rows", np.minimum(sure, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
+        total, rows = (suspicious.sum(), len(scale)) if count is None else (count, rows)
+        count = int(total - suspicious.sum() + len(ranked["rows"]))  # without those that similar rows are like
         wrong = sum(suspect.wrong for suspect in ranked["suspects"])
         return Finding(
             "rows",
@@ -290,11 +291,11 @@ class RowWords:
         return self.search.table
 
     def explain(self, rows: Index, certainty: Array) -> list[Explained]:
-        """Explain some rows that break the pattern so surely."""
+        """Explain some rows that break the pattern so surely; those that similar rows are like have no headline."""
         z, (limit, told) = self.table.points(rows), self._ordinary()
         judged = self.search.pattern.judge(z, rows)
         self.search.look(rows, z, judged)
-        explained = list[Explained]()
+        explained, columns = list[Explained](), list[int]()
         for at, row in enumerate(rows.tolist()):
             nats, change = judged.nats[at], self.search.best(row, z[at], judged.of_row(at))
             order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
@@ -304,8 +305,28 @@ class RowWords:
             sure = certainty[at] >= (_SURE_SLIP if slip else _SURE) and (slip or told[change.column] >= _TOLD)
             wrong = bool(sure and change.left <= limit and apart)
             explained.append(Explained(headline, reasons, float(np.sqrt(2 * nats.max())), wrong, group))
-        often = Counter(row.group for row in explained)
-        return [row if often[row.group] > 1 else row._replace(group="") for row in explained]
+            columns.append(change.column if headline else -1)
+        groups = self._groups(rows, columns, [own.group for own in explained])
+        return [own._replace(group=group) for own, group in zip(explained, groups, strict=True)]
+
+    def _groups(self, rows: Index, columns: list[int], groups: list[str]) -> list[str]:
+        """What rows share of which the same column is blamed: a hint, or else a sign or a level that is rare."""
+        table, often = self.table, Counter(groups)
+        groups = [group if often[group] > 1 else "" for group in groups]
+        words = [k for k, unit in enumerate(table.units) if unit is None]
+        for j in {*columns} - {-1}:
+            for k in [j, *words]:
+                codes = table.values[k] if k in words else np.sign(table.values[k])
+                left = [at for at, column in enumerate(columns) if column == j and not groups[at]]
+                top, count = Counter([*codes[rows[left]].tolist(), None]).most_common(1)[0]
+                if count >= max(_SHARED, len(left) / 2) and (codes[table.sample] == top).mean() < _SELDOM:
+                    members = [at for at in left if codes[rows[at]] == top]
+                    shown = table.shown(int(rows[members[0]]), table.names[k])
+                    what = f"= {shown}" if k in words else f"{'<=>'[int(top) + 1]} 0"
+                    where = "" if k == j else f" where {table.names[k]}"
+                    for at in members:
+                        groups[at] = f"{table.names[j]}{where} {what}, unlike similar rows"
+        return groups
 
     def _ordinary(self) -> tuple[float, Array]:
         """How surprising an ordinary row may be, in nats, and the share of each column that the others tell."""
@@ -318,32 +339,22 @@ class RowWords:
         return float(np.quantile(surprise(judged.nats), _ORDINARY)), np.nan_to_num(told)
 
     def _headline(self, row: int, change: Change) -> tuple[str, str]:
-        """The headline of a row that breaks the pattern, and the group that it may share with others."""
+        """The headline of a row that breaks the pattern, and the group that it may share with others.
+
+        There is none where similar rows have such a value, and nothing else would fit.
+        """
         table, j = self.table, change.column
         name, usual = table.names[j], table.usual(row, table.names[j])
         if change.swapped >= 0:
             pair = f"{name} and {table.names[change.swapped]} look swapped"
             return pair, pair
+        agrees = table.agrees(row, j, usual)
         value = f"{name} = {table.shown(row, name)}"
-        beside = f", where similar rows have {usual}" if usual is not None else ""
-        known = [k for k, values in enumerate(table.values) if k != j and not np.isnan(values[row])]
-        if known and table.agrees(row, j, usual):
-            other = table.names[max(known, key=table.weights[j].__getitem__)]
-            beside = f" does not match {other} = {table.shown(row, other)}"
-        if change.copied >= 0 and not table.agrees(row, j, usual):
-            return f"{value}, the value of {table.names[change.copied]}{beside}", ""
+        beside = f", where similar rows have {usual}" if usual and not agrees else ""
         if change.hint:
             return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
-        return f"{value}{beside}", f"{value}, unlike similar rows" if self._sentinel(row, j) else ""
-
-    def _sentinel(self, row: int, j: int) -> bool:
-        """Whether a number is isolated in its column, so that all rows with it share one problem."""
-        value, column = self.table.values[j][row], self.table.values[j][self.table.sample]
-        others = column[(column != value) & ~np.isnan(column)]
-        if self.table.units[j] is None or not len(others):
-            return False
-        low, high = np.quantile(others, [0.01, 0.99])
-        return not low - _OFF * (high - low) <= value <= high + _OFF * (high - low)
+        copied = f", the value of {table.names[change.copied]}" if change.copied >= 0 else ""
+        return "" if agrees else f"{value}{copied}{beside}", ""
 
     def _reasons(self, row: int, change: Change, nats: Array, order: list[int]) -> tuple[list[Reason], bool]:
         """The values to blame beside those of similar rows, and whether the first is unlike all of these."""

@@ -19,6 +19,7 @@ _LEAST = 2.0  # nats from which a value is tried; in tables of more rows than _S
 _SHORT = 1_000
 _NEARER = 1.0  # nats that the changed values must gain for their whole row to be judged
 _PART = 0.5  # share of the surprise that a slip may leave
+_FITS = 5.0  # nats that either of two swapped values may have where it belongs: of 150 right ones, one has more
 _SWAPPED_VALUES = 10  # a column needs more different values than this to be swapped: flags and grades are left out
 MAX_SWAPPED = 60  # columns of numbers whose pairs are tried as swaps
 _AT_ONCE = 20_000  # changed rows that are judged at once
@@ -158,7 +159,7 @@ class SlipSearch:
         for j, k in pairs:
             at = np.flatnonzero((block.judged.nats[:, [j, k]] > self._least).any(1))
             first, second = self._read(j, block.rows[at]), self._read(k, block.rows[at])
-            differ = (first != second) & ~np.isnan(first + second)
+            differ = (first != second) & self._may[j](second) & self._may[k](first)
             at, first, second = at[differ], first[differ], second[differ]
             yield self._trials(block, at, {j: second, k: first}, -1, np.full(len(at), worth))
 
@@ -194,9 +195,13 @@ class SlipSearch:
             part = slice(start, start + _AT_ONCE)
             at = trials.row[part]
             changed, before = block.z[at], block.before[at]
-            changed[np.arange(len(at))[:, None], trials.columns[part]] = trials.values[part]
-            left = self._surprise(self.pattern.judge(changed, block.rows[at]), changed)
-            gain[part] = np.where(left <= np.maximum(_PART * before, RARE), before - left, 0.0)
+            places = np.arange(len(at))[:, None], trials.columns[part]
+            changed[places] = trials.values[part]
+            judged = self.pattern.judge(changed, block.rows[at])
+            left = self._surprise(judged, changed)
+            # What is swapped has to fit in both columns.
+            fits = (judged.nats[places].max(1) <= _FITS) | (trials.hint[part] >= 0)
+            gain[part] = np.where(fits & (left <= np.maximum(_PART * before, RARE)), before - left, 0.0)
         return np.where(gain > 0, gain + trials.worth, 0.0)
 
     def _surprise(self, judged: Judged, z: Array) -> Array:

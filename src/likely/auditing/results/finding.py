@@ -157,7 +157,8 @@ def worst_first(
 ) -> dict[str, Any]:
     """``rows``, ``certainty`` and ``suspects`` of a finding.
 
-    ``explain(rows)`` tells what is wrong with each of some rows, at ``most`` so many; None: of all.
+    ``explain(rows)`` tells what is wrong with each of some rows, at ``most`` so many; None: of all. Rows without a
+    headline are left out.
 
     >>> import numpy as np
     >>> found = worst_first("odd", np.array([0.2, 0.9, 0.95]), np.array([False, True, True]),
@@ -171,7 +172,9 @@ def worst_first(
     suspects = tuple(
         Suspect(int(row), kind, float(certainty[row]), explained.headline, tuple(explained.reasons), *explained[2:])
         for row, explained in zip(top, explain(top) if len(top) else (), strict=True)
+        if explained.headline
     )
+    rows = np.array([*(suspect.row for suspect in suspects), *rows[len(top) :]], np.int64)
     return {"rows": rows, "certainty": certainty[rows], "suspects": suspects}
 
 
