@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from experiments.benchmarks._bars import result_of, worst
 from experiments.benchmarks._robust_linear import run_robust
+from experiments.benchmarks._robust_wide import run_wide
 from experiments.benchmarks._timing import timed
 from experiments.data import LinearProblem, list_regression, load_regression, make_linear
 from experiments.entries import Bar, Context, Result
@@ -60,9 +61,10 @@ def run(context: Context) -> Result:
             automatic(seeds, context),
             real(context),
         ]
-        robust, robust_bars = run_robust(range(seeds.start, seeds.start + 5), context.quick, context.track)
+        shared = (range(seeds.start, seeds.start + 5), context.quick, context.track)
+        (robust, robust_bars), (wide, wide_bars) = run_robust(*shared), run_wide(*shared)
     tables = [table for table, _ in parts if len(table.frame)]
-    return result_of(chain(*(bars for _, bars in parts), robust_bars), [*tables, *robust])
+    return result_of(chain(*(bars for _, bars in parts), robust_bars, wide_bars), [*tables, *robust, *wide])
 
 
 def dense(seeds: range, context: Context) -> tuple[Table, list[Bar]]:

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from experiments.benchmarks import _robust_linear as bench
+from experiments.benchmarks import _robust_wide as wide
 
 
 @pytest.mark.parametrize("d", [1, 10])
@@ -38,3 +39,19 @@ def test_bars_are_judged_by_the_numbers() -> None:
     others.loc["components", "likely ms"] = 3.0
     assert [bar.met for bar in bench.judge(regression, others, judge_speed=True)] == [False] * 6
     assert [bar.met for bar in bench.judge(regression, others, judge_speed=False)].count(None) == 2
+
+
+@pytest.mark.parametrize("kind", wide.KINDS)
+def test_wide_tables_have_the_wrong_rows_they_say(kind: str) -> None:
+    share = 0.0 if kind == "clean" else 0.4
+    X, y, truth, bad = wide.problem(kind, share, 3)
+    assert bad.sum() == share * wide.ROWS
+    np.testing.assert_allclose(y[~bad], X[~bad] @ truth[:-1] + truth[-1], atol=5 * bench.NOISE)
+    assert (np.abs(y - X @ truth[:-1] - truth[-1])[bad] > 5 * bench.NOISE).mean() > 0.9 if share else True
+
+
+def test_wide_tables_are_judged_by_the_best_peer() -> None:
+    index = pd.MultiIndex.from_tuples([("clean", 0.0), ("mixed units", 0.4)], names=["wrong", "share"])
+    errors = pd.DataFrame({bench.OURS: [0.01, 0.02], "MM": [0.01, 0.01], "RLM": [0.5, 0.5]}, index)
+    [bar] = wide.judge(errors)
+    assert (bar.value, bar.met, bar.case) == (2.0, False, "mixed units, share 0.4; 1 of 2 cases miss")
