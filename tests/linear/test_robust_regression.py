@@ -330,3 +330,26 @@ def test_a_column_in_other_units_in_forty_percent_of_the_rows() -> None:
     model = RobustLinearRegression(random_state=0).fit(X, y)
     assert np.abs(model.coef_ - 1.5).max() < 0.1, "the coefficients follow the rows in other units"
     assert model.weights_[:200].mean() < 0.05
+
+
+@pytest.mark.parametrize("seed", [0, 2, 9, 12])
+def test_a_predicted_scale_is_not_extrapolated(seed: int) -> None:
+    """The scale of rows beyond those of the fit fell to e⁻³⁰, and the mean NLL of new rows was 3e13."""
+    rng = np.random.default_rng([seed, 24, 2])
+    X, fresh = rng.standard_t(2, size=(24, 2)), rng.standard_t(2, size=(1000, 2))
+    y, truth = X.sum(1) + rng.normal(size=24), fresh.sum(1) + rng.normal(size=1000)
+    model = RobustLinearRegression("predicted").fit(X, y)
+    marginal = torch.distributions.Normal(y.mean(), y.std())
+    nll, constant = (-dist.log_prob(torch.from_numpy(truth)).mean() for dist in (model.predict_dist(fresh), marginal))
+    assert nll < constant + 2
+
+
+def test_predicted_scales_do_not_collapse_where_the_noise_has_a_least_size() -> None:
+    """At distant inputs the noise is not as small as a line of log σ says; all scales fell to e⁻¹⁸."""
+    rng = np.random.default_rng([104, 500, 3])
+    X = rng.standard_t(2, size=(500, 3))
+    y = X.sum(1) + np.exp(np.clip(X[:, 0], -3, 3)) * rng.normal(size=500)
+    model = RobustLinearRegression("predicted").fit(X, y)
+    np.testing.assert_allclose(model.coef_, 1, atol=0.05)
+    assert 0.5 < model.scale_ < 2
+    assert 0.5 < model.scale_coef_[0] < 1

@@ -24,6 +24,7 @@ from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, 
 
 _Fit: TypeAlias = Mixture | DataScales | PredictedScales
 # Rows per coefficient below which outliers cannot be told; a predicted scale has as many slopes again.
+_LEVERAGE = 0.15  # above which a row is fitted closely whatever its scale, which tells nothing of new rows
 SCALES = {"mixture": 2, "predicted": 8, "predicted_xy": 2, "data": 2}
 
 
@@ -237,7 +238,7 @@ class RobustLinearRegression(LinearRegressor):
             )
         if not hasattr(self, "scale_coef_"):
             return np.full(len(X), self.scale_)
-        return np.exp(np.clip(X @ self.scale_coef_ + self.scale_intercept_, -700, 700))
+        return np.exp(np.clip(X @ self.scale_coef_ + self.scale_intercept_, *self._log_scales))
 
     def _checked(self) -> Density:
         if self.scale not in SCALES:
@@ -256,5 +257,8 @@ class RobustLinearRegression(LinearRegressor):
         """Store log σ as a line in the units of the table, where ``scale`` is the median scale."""
         spread, middle = (self._features(part[None])[0] for part in (rows.spread, rows.middle))
         self.scale_coef_ = fitted.slopes / spread
-        level = math.log(scale / fitted.scale) + math.log(rows.spread[-1]) + fitted.offset
-        self.scale_intercept_ = float(level - middle @ self.scale_coef_)
+        unit = math.log(scale / fitted.scale) + math.log(rows.spread[-1])
+        self.scale_intercept_ = float(unit + fitted.offset - middle @ self.scale_coef_)
+        # An exponential is not extrapolated: at extreme inputs it would be certain of what no row has shown.
+        seen = fitted.log_scale(self._features(rows.table)) + unit
+        self._log_scales = seen[rows.leverage < _LEVERAGE].min(initial=seen.max()), seen.max()

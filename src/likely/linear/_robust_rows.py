@@ -77,6 +77,12 @@ class RobustRows:
         return bool((self.weight == 1).all())
 
     @property
+    def leverage(self) -> Array:
+        """The share of its own target in the prediction of each row by least squares."""
+        basis, _ = np.linalg.qr(self.x * np.sqrt(self.weight)[:, None])
+        return np.square(basis).sum(1) / self.weight
+
+    @property
     def table(self) -> Array:
         """Columns and, last, target."""
         return np.column_stack([self.columns, self.y])

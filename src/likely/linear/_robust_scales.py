@@ -122,7 +122,9 @@ def fit_predicted(rows: RobustRows, features: Array, density: Density, max_iter:
     scoring = _Scoring(rows, features, density, max_iter, tol)
     likelier = min((scoring.run(start) for start in (np.ones(len(rows.y)), rows.central(features))), key=scoring.cost)
     log_scale = likelier.log_scale(features)
-    return scoring.run(np.exp(2 * (log_scale.min() - log_scale)), ridges=_RIDGE_UPDATES)
+    final = scoring.run(np.exp(2 * (log_scale.min() - log_scale)), ridges=_RIDGE_UPDATES)
+    # The learned ridge costs far less than a nat per row, unless the search diverged.
+    return final if scoring.cost(final) < scoring.cost(likelier) + rows.weight.sum() else likelier
 
 
 class _Scoring:
@@ -152,6 +154,8 @@ class _Scoring:
                 beta = rows.many_least_squares((bent * np.exp(-2 * log_scale))[None])[0][0]
                 residuals = rows.residuals(beta)
             excess = weight * (bent * np.square(residuals * np.exp(-log_scale)) * self.lost - 1)
+            # Rows at the floor that are fitted closely would drive the line of the scales down without end.
+            excess = np.where(log_scale > floor, excess, excess.clip(min=0))
             response = self.values * w + excess @ self.directions
             step, shift = response / (self.values + precision) - w, excess.sum() / self.mass
             moving = float(np.abs(self.directions @ step + shift).max())
