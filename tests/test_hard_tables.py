@@ -6,6 +6,8 @@ tables.
 
 from __future__ import annotations
 
+import numpy as np
+
 from experiments.benchmarks import hard
 from pairwise import together
 
@@ -41,6 +43,13 @@ def test_the_grid_meets_every_kind_of_table() -> None:
     for place, values in ((2, hard.COLUMNS), (3, hard.TARGETS)):
         assert {cell[place] for cell in cells} == set(values)
     assert {cell.rows for cell in cells} == set(hard.ROWS)
+
+
+def test_a_constant_target_has_no_likelihood_to_compare() -> None:
+    cell = hard.Cell(15, 8, "collinear", "two values")
+    found = hard.of_regressor(hard.LINEAR["DynamicRidge"], cell, 2, weighted=False)
+    assert np.isnan(found["NLL"])
+    assert found["coverage"] > 0.6
 
 
 def test_bars_tell_a_class_that_covers_too_little() -> None:

@@ -157,7 +157,8 @@ def of_regressor(make: Make, cell: Cell, seed: int, weighted: bool) -> dict[str,
     found = {
         "coverage": float(inside.mean()),
         "mean": float(abs(mean.mean() - truth.mean()) / allowed),
-        "NLL": float(nll.mean() + stats.norm(y.mean(), spread).logpdf(truth).mean()),
+        # The marginal of a constant is a point too, and the NLL of any other value without bound.
+        "NLL": float(nll.mean() + stats.norm(y.mean(), spread).logpdf(truth).mean()) if y.std() else np.nan,
     }
     if weighted:
         times = rng.integers(1, 4, cell.rows)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
@@ -19,7 +18,6 @@ from likely._solvers.canonical import Table, column_order
 from likely._solvers.ridge import Ridge
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Index
-from likely.functional import softmax_nll
 from likely.linear._base import LinearClassifier, classes_of
 
 _RIDGE = 0.1  # on the slopes of log T, for columns of deviation one
@@ -146,13 +144,12 @@ class RobustLogisticRegression(LinearClassifier):
         Raises:
             ValueError: y holds a label that ``fit`` has not seen.
         """
-        logits = torch.from_numpy(_all_logits(super()._logits(X)))
+        logs = log_softmax(_all_logits(super()._logits(X)), axis=1)
         labels = np.asarray(y)
         known = np.isin(labels, self.classes_)
-        if labels.shape != (len(logits),) or not known.all():
+        if labels.shape != (len(logs),) or not known.all():
             raise ValueError(f"y must hold one of the classes {self.classes_} per row")
-        target = torch.from_numpy(np.searchsorted(self.classes_, labels))
-        return softmax_nll(logits, target, temperature=1.0, reduction="none").numpy()
+        return -logs[np.arange(len(logs)), np.searchsorted(self.classes_, labels)]
 
 
 def _all_logits(logits: Array) -> Array:
