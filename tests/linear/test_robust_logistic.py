@@ -177,3 +177,14 @@ def test_errors_are_scikit_learns() -> None:
         RobustLogisticRegression(C=0).fit(X, y)
     with pytest.raises(ValueError, match="one of the classes"):
         RobustLogisticRegression().fit(X, y).outlier_score(X, y + 1)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e12])
+def test_a_distant_row_with_a_wrong_label_does_not_hide_the_slopes(size: float) -> None:
+    """Searched from its largest curvature down, the strength of the ridge was that of the distant row alone."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    y = (X[:, 0] + 0.5 * rng.logistic(size=200) > 0).astype(int)
+    model = RobustLogisticRegression().fit(np.vstack([X, np.full(4, size)]), np.append(y, 0))
+    assert model.score(X, y) > 0.7
+    assert model.C_ > 0.1

@@ -194,7 +194,7 @@ class _Problem:
         """Return the fit with a temperature that varies, if its gain on held-out rows is significant, or without."""
         tempered = self.tempered(1 / (C or 1.0))
         if C is None:
-            plain, tempered = self.learned(_Fit(self.shares(), math.inf)), self.learned(tempered)
+            plain, tempered = self.learned(_Fit(self.shares(), 1.0)), self.learned(tempered)
             tempered = self.minimised(tempered.point, slice(None), tempered.strength)
         else:
             plain = self.minimised(self.shares(), self.lines, 1 / C)
