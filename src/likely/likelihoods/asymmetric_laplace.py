@@ -89,13 +89,14 @@ class AsymmetricLaplace(LocationScale, nll=asymmetric_laplace_nll, quantile=cons
 
     def _standard_cdf(self, z: Tensor) -> Tensor:
         q = self.quantile
-        below, above = q * torch.exp((1 - q) * z.clamp(max=0)), (1 - q) * torch.exp(-q * z.clamp(min=0))
-        return torch.where(z < 0, below, 1 - above)
+        below, beyond = q * torch.exp((1 - q) * z.clamp(max=0)), torch.expm1(-q * z.clamp(min=0))
+        return torch.where(z < 0, below, q - (1 - q) * beyond)
 
     def _standard_icdf(self, p: Tensor) -> Tensor:
         q, low = self.quantile, p < self.quantile
         below = torch.log(torch.where(low, p, q) / q) / (1 - q)
-        return torch.where(low, below, -torch.log((1 - torch.where(low, q, p)) / (1 - q)) / q)
+        p = torch.where(low, q, p)
+        return torch.where(low, below, torch.log1p((p - q) / (1 - p)) / q)
 
 
 class AsymmetricLaplaceLoss(

@@ -82,7 +82,7 @@ def _check_weight(name: str, weight: Tensor, nll: Tensor) -> None:
 
 
 class Bernoulli(td.Bernoulli):
-    """The Bernoulli distribution of torch with ``cdf`` and ``icdf``.
+    """The Bernoulli distribution of torch with ``cdf``, ``icdf`` and an entropy that is exact for any logit.
 
     Args:
         probs: probability of 1; give this or ``logits``.
@@ -95,6 +95,16 @@ class Bernoulli(td.Bernoulli):
     >>> d.cdf(torch.tensor([0.0, 1.0])), d.icdf(torch.tensor([0.5, 0.9]))
     (tensor([0.7000, 1.0000]), tensor([0., 1.]))
     """
+
+    def entropy(self) -> Tensor:
+        """The entropy, exact for any logit.
+
+        Returns:
+            Entropies in nats, in the batch shape.
+        """
+        size = self.logits.abs()
+        rare = torch.exp(-size)
+        return torch.log1p(rare) + size * rare / (1 + rare)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value).

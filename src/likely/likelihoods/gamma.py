@@ -76,10 +76,11 @@ class Gamma(Exact, td.Gamma):
     """
 
     def _nll(self, value: Tensor) -> Tensor:
-        inside, log_mean = value > 0, self.concentration.log() - self.rate.log()
+        inside, shape = value > 0, self.concentration.double()  # single precision would round the logarithms
         at_zero = td.Gamma.log_prob(self, torch.where(inside, 1.0, value))
-        nll = gamma_nll(log_mean, torch.where(inside, value, 1.0), concentration=self.concentration, **EACH)
-        return torch.where(inside, nll, -at_zero)
+        mean, value = shape / self.rate, torch.where(inside, value, 1.0).double()
+        nll = gamma_nll(mean, value, concentration=shape, log_input=False, **EACH)
+        return torch.where(inside, nll, -at_zero.double()).to(self.rate)
 
     def entropy(self) -> Tensor:
         """The differential entropy, exact for a large concentration too.
@@ -117,7 +118,17 @@ class Gamma(Exact, td.Gamma):
         return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False)
 
 
-_cdf, _icdf = (lambda x, a: special.gammainc(a, x)), (lambda p, a: special.gammaincinv(a, p))
+def _large(a: Array) -> Array:
+    """Where SciPy's series of the lower tail ends too early, and a χ² of no noncentrality is another way."""
+    return (a > 1e5) & (a < 1e9)
+
+
+def _cdf(x: Array, a: Array) -> Array:
+    return np.where(_large(a), special.chndtr(2 * x, 2 * a, 0), special.gammainc(a, x))
+
+
+def _icdf(p: Array, a: Array) -> Array:
+    return np.where(_large(a), special.chndtrix(p, 2 * a, 0) / 2, special.gammaincinv(a, p))
 
 
 # From the variance of the ratio of target and mean, 1 / α, of which one row contributes no more than 100.

@@ -3,16 +3,17 @@
 import math
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch import distributions as td
 
-from likely.likelihoods._distribution import Array, standardised
+from likely.likelihoods._distribution import Array, Standardised, standardised
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import Residuals, register
 from likely.parameters._slot import mean_absolute, scale_slot
 
-__all__ = ["LaplaceLoss", "laplace_nll"]
+__all__ = ["Laplace", "LaplaceLoss", "laplace_nll"]
 
 
 @functional_form(constant=math.log(2), fused=True)
@@ -47,7 +48,25 @@ def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tensor:
     return (target - prediction).abs() / scale + scale.log()
 
 
-class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=scale_slot(mean_absolute)):
+class Laplace(Standardised, td.Laplace, nll=laplace_nll):
+    """The Laplace distribution of torch with exact lower tails and quantiles.
+
+    Args:
+        loc: median.
+        scale: positive scale.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
+
+    >>> import torch
+    >>> from likely.distributions import Laplace
+    >>> d = Laplace(torch.tensor(0.0), torch.tensor(1.0))
+    >>> d.icdf(torch.tensor(1e-12)), torch.distributions.Laplace(0.0, 1.0).icdf(torch.tensor(1e-12))
+    (tensor(-26.9379), tensor(-inf))
+    """
+
+    _tail, _tail_quantile = (staticmethod(lambda z: 0.5 * z.exp()), staticmethod(lambda p: torch.log(2 * p)))
+
+
+class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=Laplace, scale=scale_slot(mean_absolute)):
     r"""The Laplace likelihood: :class:`torch.nn.L1Loss` with a scale that learns.
 
     :math:`\ell = |r|/b + \log b + \log 2`.
@@ -74,7 +93,7 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=scale_slo
     """
 
 
-def _crps(distribution: td.Laplace, y: Array) -> Array:
+def _crps(distribution: Laplace, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     return scale * (np.abs(z) + np.expm1(-np.abs(z)) + 0.25)
 

@@ -10,7 +10,7 @@ from torch import distributions as td
 from torch.distributions import constraints
 
 from likely._numerics.special import normal_cdf
-from likely.likelihoods._distribution import EACH, Array
+from likely.likelihoods._distribution import EACH, Array, Exact
 from likely.likelihoods._form import HALF_LOG_2PI, Value, functional_form
 from likely.likelihoods._loss import ScaleLoss
 from likely.likelihoods._record import register
@@ -52,8 +52,10 @@ def log_normal_nll(prediction: Tensor, target: Tensor, *, scale: Value) -> Tenso
     return normal_nll(prediction, target, scale=scale, **EACH, full=False)
 
 
-class LogNormal(td.LogNormal):
+class LogNormal(Exact, td.LogNormal):
     """The log-normal distribution of torch with a ``cdf`` that is 0 up to 0 and accurate in the lower tail.
+
+    Logarithms are taken in double precision: in single, a narrow distribution of large numbers would lose its digits.
 
     Args:
         loc: mean of the logarithm.
@@ -67,6 +69,10 @@ class LogNormal(td.LogNormal):
     (tensor([0.0000, 0.5000]), tensor(7.0991))
     """
 
+    def _nll(self, value: Tensor) -> Tensor:
+        loc, scale = self.loc.double(), self.scale.double()
+        return log_normal_nll(loc, value.double(), scale=scale, **EACH).to(self.loc)
+
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value), differentiable in the value and all parameters.
 
@@ -77,8 +83,8 @@ class LogNormal(td.LogNormal):
             Probabilities, in the broadcast shape.
         """
         inside = value > 0
-        z = (torch.where(inside, value, 1.0).log() - self.loc) / self.scale
-        return torch.where(inside, normal_cdf(z), 0.0)
+        z = (torch.where(inside, value, 1.0).double().log() - self.loc) / self.scale
+        return torch.where(inside, normal_cdf(z), 0.0).to(self.loc)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The quantile of a probability, differentiable in it and all parameters.

@@ -374,7 +374,9 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
             A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
         """
         logits = prediction.movedim(_axes(prediction)[0], -1)
-        return td.Categorical(logits=logits / phi["temperature"].unsqueeze(-1))
+        # Relative to the largest, so that log probabilities keep their digits beside large logits.
+        relative = logits - logits.detach().amax(-1, keepdim=True)
+        return td.Categorical(logits=relative / phi["temperature"].unsqueeze(-1))
 
 
 register(

@@ -19,7 +19,7 @@ from likely.likelihoods.negative_binomial import (
     count_and_logits,
     negative_binomial_nll,
 )
-from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
+from likely.likelihoods.poisson import Poisson, RateLoss, log_mean, minus_log_factorial, poisson_nll
 from likely.parameters._slot import Slot
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "zero_inflated_poisson_nll",
 ]
 INFLATION = Slot(Interval(0, 1), 0.1)
-_EACH: dict[str, Any] = {**EACH, "full": False}
 
 
 def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
@@ -41,7 +40,7 @@ def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
         raise ValueError(f"{name} must lie in [0, 1], got {value}")
 
 
-@functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
+@functional_form(unless_full=minus_log_factorial, target=check_counts, inflation=_check_share)
 def zero_inflated_poisson_nll(
     prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True
 ) -> Tensor:
@@ -74,10 +73,10 @@ def zero_inflated_poisson_nll(
     >>> zero_inflated_poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]), inflation=0.5)
     tensor(1.2915)
     """
-    return _inflated(poisson_nll(prediction, target, log_input=log_input, **_EACH), target, inflation)
+    return _inflated(poisson_nll(prediction, target, log_input=log_input, **EACH), target, inflation)
 
 
-@functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
+@functional_form(unless_full=minus_log_factorial, target=check_counts, inflation=_check_share)
 def zero_inflated_negative_binomial_nll(
     prediction: Tensor,
     target: Tensor,
@@ -117,7 +116,7 @@ def zero_inflated_negative_binomial_nll(
     >>> zero_inflated_negative_binomial_nll(x, y, dispersion=1e-6, inflation=0.5)
     tensor(1.2915)
     """
-    nll = negative_binomial_nll(prediction, target, dispersion=dispersion, log_input=log_input, **_EACH)
+    nll = negative_binomial_nll(prediction, target, dispersion=dispersion, log_input=log_input, **EACH)
     return _inflated(nll, target, inflation)
 
 
@@ -197,9 +196,11 @@ class _ZeroInflated(OfForm):
         Returns:
             Counts, in the broadcast shape.
         """
-        count = self.base.icdf(((value - self.inflation) / (1 - self.inflation)).clamp(0, 1)).clamp(min=0)
+        # In single precision the share would lose what is left of a probability near 1.
+        value, share = value.double(), self.inflation.double()
+        count = self.base.icdf(((value - share) / (1 - share)).clamp(0, 1)).clamp(min=0)
         count = torch.where(self.cdf(count - 1) >= value, count - 1, count)  # the share above was rounded
-        return torch.where(self.cdf(count) < value, count + 1, count).clamp(min=0)
+        return torch.where(self.cdf(count) < value, count + 1, count).clamp(min=0).to(self.inflation)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draw counts, without gradients.

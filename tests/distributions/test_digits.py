@@ -1,0 +1,196 @@
+"""Log probabilities, CDFs, quantiles and entropies against mpmath, over the range of parameters, in both precisions.
+
+A CDF may be off by what a rounding of its argument makes of it, a quantile by what a rounding of its probability does.
+"""
+
+import math
+
+import mpmath
+import pytest
+import torch
+
+import likely
+from likely import functional as F
+from likely.distributions import (
+    AsymmetricLaplace,
+    Bernoulli,
+    Gamma,
+    Laplace,
+    LogNormal,
+    NegativeBinomial,
+    ZeroInflatedPoisson,
+)
+from pairwise import together
+
+in_both = together("dtype", [torch.float32, torch.float64])
+EPS = {torch.float32: 2.0**-23, torch.float64: 2.0**-52}
+mp = mpmath.mpf
+
+
+def exactly(tensor):
+    return mp(tensor.item())
+
+
+def close(found, exact, dtype, rounding=8, at_least=0.0):
+    """Whether a number is right to some roundings of itself, or of what cannot be told from zero beside it."""
+    with mpmath.workdps(60):
+        error = abs(mp(found.item()) - exact)
+        assert error <= rounding * EPS[dtype] * max(abs(exact), mp(at_least)), (found.item(), float(exact))
+
+
+@in_both
+@together("logit", [0.0, 1e-6, 0.5, -3.0, 14.0, -30.0, 80.0, 300.0])
+def test_the_entropy_of_a_bernoulli(logit, dtype):
+    with mpmath.workdps(200):
+        if logit > 90 and dtype == torch.float32:
+            return  # its entropy is below the smallest float
+        odds = mpmath.exp(-abs(exactly(torch.tensor(logit, dtype=dtype))))
+        exact = mpmath.log1p(odds) - odds / (1 + odds) * mpmath.log(odds)
+    close(Bernoulli(logits=torch.tensor(logit, dtype=dtype)).entropy(), exact, dtype)
+
+
+@in_both
+@together("p", [1e-30, 1e-12, 1e-6, 0.3, 0.5, 0.7, 1 - 1e-6])
+def test_quantiles_and_probabilities_of_a_laplace(p, dtype):
+    level = torch.tensor(p, dtype=dtype)
+    d = Laplace(torch.zeros((), dtype=dtype), torch.ones((), dtype=dtype))
+    with mpmath.workdps(60):
+        q = exactly(level)
+        exact = mpmath.log(2 * q) if q < 0.5 else -mpmath.log(2 * (1 - q))
+    z = d.icdf(level)
+    close(z, exact, dtype)
+    close(d.cdf(z), q, dtype, 4 + 2 * abs(float(exact)))
+
+
+@in_both
+@together("quantile", [1e-6, 0.3, 1 - 1e-6])
+def test_an_asymmetric_laplace_of_any_level(quantile, dtype):
+    d = AsymmetricLaplace(torch.tensor(quantile, dtype=dtype), 0.0, 1.0)
+    with mpmath.workdps(60):
+        q = exactly(d.quantile)
+        for size in (-1e6, -3.0, 0.0, 1e-3, 2.0, 1e6):
+            z = torch.tensor(size, dtype=dtype)
+            side = exactly(z)
+            exact = q * mpmath.exp((1 - q) * side) if side < 0 else 1 - (1 - q) * mpmath.exp(-q * side)
+            if exact > mp(torch.finfo(dtype).tiny):
+                close(d.cdf(z), exact, dtype)
+        for p in (1e-12, 1e-3, 0.5, 1 - 1e-6):
+            level = torch.tensor(p, dtype=dtype)
+            x = exactly(level)
+            exact = mpmath.log(x / q) / (1 - q) if x < q else mpmath.log((1 - q) / (1 - x)) / q
+            close(d.icdf(level), exact, dtype)
+
+
+@together("loc", [-10.0, 0.0, 15.0])
+@together("scale", [1e-6, 1e-3, 1.0])
+def test_a_narrow_log_normal_in_single_precision(loc, scale):
+    d = LogNormal(torch.tensor(loc), torch.tensor(scale))
+    for z in (-6.0, 0.0, 2.0):
+        y = torch.tensor(math.exp(loc + scale * z))
+        with mpmath.workdps(60):
+            u = (mpmath.log(exactly(y)) - exactly(d.loc)) / exactly(d.scale)
+            log_density = -u * u / 2 - mpmath.log(exactly(d.scale) * exactly(y)) - mpmath.log(2 * mpmath.pi) / 2
+            below = mpmath.ncdf(u)
+        close(d.log_prob(y), log_density, torch.float32, at_least=1.0)
+        close(d.cdf(y), below, torch.float32)
+
+
+@in_both
+@together("shape", [1e5, 1e6, 1e8])
+def test_the_lower_tail_of_a_gamma_of_large_shape(shape, dtype):
+    """SciPy's series ends before it has converged: P was off by a third, its quantile by .08 deviations."""
+    a = torch.tensor(shape, dtype=dtype)
+    d = Gamma(a, torch.ones_like(a))
+    digits = 2e-6 if dtype == torch.float32 else 3e-8
+    for z in (-12.0, -5.0, -2.0, 3.0):
+        x = (a + z * a.sqrt()).round()
+        with mpmath.workdps(40):
+            s, y = exactly(a), exactly(x)
+            log_density = (s - 1) * mpmath.log(y) - y - mpmath.loggamma(s)
+            close(d.log_prob(x), log_density, dtype, 8 if dtype == torch.float32 else 2e6, at_least=1.0)
+            if z > 0:
+                continue
+            step = mpmath.sqrt(s) / (1 - z)
+            fall = mpmath.quad(
+                lambda t, s=s, y=y: mpmath.exp((s - 1) * mpmath.log1p(-t / y) + t),
+                [step * k for k in (0, 0.3, 1, 3, 8, 20, 60)],
+            )
+            exact = float(mpmath.exp(log_density) * fall)
+        if exact > 1e-30:
+            assert d.cdf(x).item() == pytest.approx(exact, rel=digits)
+            assert d.icdf(torch.tensor(exact, dtype=dtype)).item() == pytest.approx(float(x), rel=1e-7, abs=1e-6)
+
+
+def exact_nll(y, mean, dispersion):
+    if dispersion is None:
+        return mean - y * mpmath.log(mean) + mpmath.loggamma(y + 1)
+    n = 1 / dispersion
+    return (
+        (n + y) * mpmath.log1p(dispersion * mean)
+        - y * mpmath.log(dispersion * mean)
+        - (mpmath.loggamma(n + y) - mpmath.loggamma(n) - mpmath.loggamma(y + 1))
+    )
+
+
+@in_both
+@together("log_input", [True, False])
+@together("dispersion", [None, 1e-12, 1e-8, 1e-3, 0.3, 50.0, 1e6])
+@together("mean", [1e-6, 0.3, 40.0, 1e6, 1e8, 1e10])
+def test_losses_of_counts_of_any_size_lose_no_more_than_a_rounding_of_the_prediction(
+    mean, dispersion, log_input, dtype
+):
+    x = torch.tensor(math.log(mean) if log_input else mean, dtype=dtype)
+    spread = math.sqrt(mean + (dispersion or 0.0) * mean**2)
+    for z in (-8.0, -1.0, 0.0, 0.5, 3.0, 12.0):
+        y = torch.tensor(float(max(0, round(mean + z * spread))), dtype=dtype)
+        with mpmath.workdps(60):
+            rate = mpmath.exp(exactly(x)) if log_input else exactly(x)
+            if dispersion is None:
+                found, kappa = F.poisson_nll(x, y, log_input=log_input), mp(0)
+            else:
+                given = torch.tensor(dispersion, dtype=dtype)
+                found = F.negative_binomial_nll(x, y, dispersion=given, log_input=log_input)
+                kappa = exactly(given)
+            exact = exact_nll(exactly(y), rate, kappa or None)
+            one_rounding = abs(exactly(y) - rate) / (1 + kappa * rate) * (max(abs(exactly(x)), 1) if log_input else 1)
+            large = abs(mpmath.log(kappa)) if kappa else 1  # by whose logarithm the other terms are told apart
+            assert abs(mp(found.item()) - exact) <= 8 * EPS[dtype] * (max(abs(exact), 1) * large + large * one_rounding)
+
+
+def test_a_large_count_is_as_exact_without_its_constant():
+    y = torch.tensor([0.0, 3.0, 1e6], dtype=torch.float64)
+    x = y.clamp(min=1).log() + 0.1
+    for nll in (F.poisson_nll, lambda *a, **k: F.negative_binomial_nll(*a, dispersion=0.2, **k)):
+        difference = nll(x, y, reduction="none") - nll(x, y, reduction="none", full=False)
+        torch.testing.assert_close(difference, torch.lgamma(y + 1), rtol=1e-14, atol=1e-14)
+
+
+@in_both
+@together(("count", "mean"), [(1e-3, 1e6), (50.0, 1e6), (1e6, 3.0), (1e9, 1e3)])
+def test_the_lower_tail_of_a_negative_binomial(count, mean, dtype):
+    d = NegativeBinomial(torch.tensor(count, dtype=dtype), logits=torch.tensor(mean / count, dtype=dtype).log())
+    with mpmath.workdps(60):
+        n, odds = exactly(d.total_count), mpmath.exp(exactly(d.logits))
+        mass = (1 / (1 + odds)) ** n
+        total = mass
+        for k in range(4):
+            if total > mp(torch.finfo(dtype).tiny):
+                close(d.cdf(torch.tensor(float(k), dtype=dtype)), total, dtype, 8 if dtype == torch.float32 else 2e3)
+            mass *= (n + k) / (k + 1) * odds / (1 + odds)
+            total += mass
+
+
+def test_quantiles_of_inflated_counts_near_one_in_single_precision():
+    p = torch.tensor([1 - 2**-20, 1 - 2**-23, 1.0])
+    single = ZeroInflatedPoisson(torch.tensor(1000.0), torch.tensor(0.25))
+    double = ZeroInflatedPoisson(torch.tensor(1000.0, dtype=torch.float64), 0.25)
+    assert single.icdf(p).tolist() == double.icdf(p.double()).tolist()
+
+
+@in_both
+@together("largest", [1e8, 1e30, 3e38])
+def test_classes_beside_large_logits(largest, dtype):
+    x = torch.tensor([[largest, largest, 0.0]], dtype=dtype)
+    d = likely.SoftmaxLoss(temperature=0.5).distribution(x)
+    close(d.log_prob(torch.tensor([1])), -mpmath.log(2), dtype)
+    close(d.entropy(), mpmath.log(2), dtype)
