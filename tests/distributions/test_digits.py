@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import likely
-from likely import functional as F
 from likely.distributions import (
     AsymmetricLaplace,
     Bernoulli,
@@ -119,50 +118,6 @@ def test_the_lower_tail_of_a_gamma_of_large_shape(shape, dtype):
         if exact > 1e-30:
             assert d.cdf(x).item() == pytest.approx(exact, rel=digits)
             assert d.icdf(torch.tensor(exact, dtype=dtype)).item() == pytest.approx(float(x), rel=1e-7, abs=1e-6)
-
-
-def exact_nll(y, mean, dispersion):
-    if dispersion is None:
-        return mean - y * mpmath.log(mean) + mpmath.loggamma(y + 1)
-    n = 1 / dispersion
-    return (
-        (n + y) * mpmath.log1p(dispersion * mean)
-        - y * mpmath.log(dispersion * mean)
-        - (mpmath.loggamma(n + y) - mpmath.loggamma(n) - mpmath.loggamma(y + 1))
-    )
-
-
-@in_both
-@together("log_input", [True, False])
-@together("dispersion", [None, 1e-12, 1e-8, 1e-3, 0.3, 50.0, 1e6])
-@together("mean", [1e-6, 0.3, 40.0, 1e6, 1e8, 1e10])
-def test_losses_of_counts_of_any_size_lose_no_more_than_a_rounding_of_the_prediction(
-    mean, dispersion, log_input, dtype
-):
-    x = torch.tensor(math.log(mean) if log_input else mean, dtype=dtype)
-    spread = math.sqrt(mean + (dispersion or 0.0) * mean**2)
-    for z in (-8.0, -1.0, 0.0, 0.5, 3.0, 12.0):
-        y = torch.tensor(float(max(0, round(mean + z * spread))), dtype=dtype)
-        with mpmath.workdps(60):
-            rate = mpmath.exp(exactly(x)) if log_input else exactly(x)
-            if dispersion is None:
-                found, kappa = F.poisson_nll(x, y, log_input=log_input), mp(0)
-            else:
-                given = torch.tensor(dispersion, dtype=dtype)
-                found = F.negative_binomial_nll(x, y, dispersion=given, log_input=log_input)
-                kappa = exactly(given)
-            exact = exact_nll(exactly(y), rate, kappa or None)
-            one_rounding = abs(exactly(y) - rate) / (1 + kappa * rate) * (max(abs(exactly(x)), 1) if log_input else 1)
-            large = abs(mpmath.log(kappa)) if kappa else 1  # by whose logarithm the other terms are told apart
-            assert abs(mp(found.item()) - exact) <= 8 * EPS[dtype] * (max(abs(exact), 1) * large + large * one_rounding)
-
-
-def test_a_large_count_is_as_exact_without_its_constant():
-    y = torch.tensor([0.0, 3.0, 1e6], dtype=torch.float64)
-    x = y.clamp(min=1).log() + 0.1
-    for nll in (F.poisson_nll, lambda *a, **k: F.negative_binomial_nll(*a, dispersion=0.2, **k)):
-        difference = nll(x, y, reduction="none") - nll(x, y, reduction="none", full=False)
-        torch.testing.assert_close(difference, torch.lgamma(y + 1), rtol=1e-14, atol=1e-14)
 
 
 @in_both

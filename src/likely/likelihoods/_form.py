@@ -30,7 +30,6 @@ Form = Callable[..., Tensor]
 def functional_form(
     *,
     constant: float | Callable[[Tensor], Tensor] = 0.0,
-    unless_full: float | Callable[[Tensor], Tensor] = 0.0,
     target: Check | None = None,
     log_target: bool = False,
     mean: Check = check_not_negative,
@@ -40,16 +39,13 @@ def functional_form(
     """Decorator that turns the formula of a density into a function ``name_nll(prediction, target, *, parameters)``.
 
     The formula receives tensors that broadcast, of one dtype that is at least float32, and returns the negative
-    log-likelihood of every element without its ``constant``. The decorated function accepts numbers for parameters
-    too, and has the options ``reduction``, ``full`` and ``validate_args``. Keywords of the formula whose default is
-    True or False are options and passed on unchanged; ``log_input`` tells whether the prediction is the logarithm
-    of a mean.
+    log-likelihood of every element without its constant. The decorated function accepts numbers for parameters too, and
+    has the options ``reduction``, ``full`` and ``validate_args``. Keywords of the formula whose default is True or
+    False are options and passed on unchanged; ``log_input`` tells whether the prediction is the logarithm of a mean.
 
     Args:
         constant: term that does not depend on a parameter, added under ``full=True``: a number (0 by default), or a
             function of the target.
-        unless_full: term added under ``full=False``, which takes the constant out of a formula that holds it; as
-            ``constant``.
         target: check of the target's values, ``check(name, values, validate_args)``; None (the default) allows all.
         log_target: whether formula and constant receive the logarithm of the target, which must be positive.
         mean: check of the prediction under ``log_input=False``; by default it must be ≥ 0.
@@ -104,7 +100,7 @@ def functional_form(
             check_reduction(reduction)
             chosen, values = ({name: given[name] for name in some} for some in (options, order))
             inputs: Any = (prediction, target, *_as_tensors(prediction, values.values()))
-            added: Any = constant if full else unless_full
+            added: Any = constant if full else 0.0
             fits_kernel = fused and applies(*inputs)
             if fits_kernel and reduction != "none" and prediction.is_cpu:
                 total = location_nll(kind, *inputs, constant=added, reduction=reduction)

@@ -9,20 +9,20 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._numerics.special import exp_remainder, log_factorial_remainder
+from likely._numerics.special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy, over_distinct
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._record import register
-from likely.likelihoods.poisson import RateLoss, deviance, log_mean, log_ratio, minus_log_factorial, within_floats
+from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean, within_floats
 from likely.parameters._slot import Moment, Slot
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
 
-@functional_form(unless_full=minus_log_factorial, target=check_counts)
+@functional_form(constant=log_factorial, target=check_counts)
 def negative_binomial_nll(prediction: Tensor, target: Tensor, *, dispersion: Value, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a negative binomial count, whose variance is :math:`\mu + \kappa\mu^2`.
 
@@ -52,23 +52,14 @@ def negative_binomial_nll(prediction: Tensor, target: Tensor, *, dispersion: Val
     >>> negative_binomial_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]), dispersion=1e-6)
     tensor(1.2550)
     """
-    # Saddle points (Loader, 2000): what the count and the size 1/κ lose to their expectations, both near zero.
-    some, size = target > 0, dispersion.reciprocal()
-    rate = within_floats(prediction) if log_input else torch.where(some, prediction, 1.0)
-    count = torch.where(some, target, 1.0)
-    width, spread = count.log() + dispersion.log(), (rate if log_input else rate.log()) + dispersion.log()
-    own, total = _softplus(width), _softplus(spread)
-    # The same twice; the second form has more digits where the dispersion is small, the first where it is large.
-    excess = torch.where(
-        spread > 0, _softplus(-width) - _softplus(-spread), log_ratio(rate, count, log_input) + own - total
-    )
-    nll = deviance(count, excess) + size * exp_remainder(own - total) + own
-    nll = nll + log_factorial_remainder(size) - log_factorial_remainder(size + count)
-    return torch.where(some, nll, size * (total if log_input else torch.log1p(prediction * dispersion)))
-
-
-def _softplus(x: Tensor) -> Tensor:
-    return torch.logaddexp(x, torch.zeros_like(x))
+    if log_input:
+        log_rate = within_floats(prediction)
+        log_mean_power, spread = target * log_rate, log_rate + dispersion.log()
+    else:
+        log_mean_power, spread = torch.xlogy(target, prediction), (prediction * dispersion).log()
+    count = dispersion.reciprocal()
+    nll = (count + target) * torch.logaddexp(spread, torch.zeros_like(spread)) - log_mean_power
+    return nll - log_gamma_ratio(count, target)
 
 
 class NegativeBinomial(Exact, td.NegativeBinomial):

@@ -10,10 +10,9 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._numerics.special import exp_remainder, log_factorial_remainder
 from likely._validation import check_counts, check_not_negative
 from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy
-from likely.likelihoods._form import HALF_LOG_2PI, functional_form
+from likely.likelihoods._form import functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
 from likely.parameters._slot import ParameterLike
@@ -21,19 +20,9 @@ from likely.parameters._slot import ParameterLike
 __all__ = ["Poisson", "PoissonLoss", "poisson_nll"]
 
 
-def minus_log_factorial(count: Tensor) -> Tensor:
-    """-log y!, of counts that need not be whole."""
-    return -torch.lgamma(count + 1)
-
-
-def log_ratio(rate: Tensor, count: Tensor, log_input: bool) -> Tensor:
-    """log(rate / count), of counts > 0."""
-    return rate - count.log() if log_input else (rate / count).log()
-
-
-def deviance(count: Tensor, excess: Tensor) -> Tensor:
-    """What a count > 0 loses to a Poisson rate of e^excess times itself, without cancellation of large terms."""
-    return count * exp_remainder(excess) + log_factorial_remainder(count) + HALF_LOG_2PI
+def log_factorial(count: Tensor) -> Tensor:
+    """Log y!, of counts that need not be whole."""
+    return torch.lgamma(count + 1)
 
 
 def within_floats(log_rate: Tensor) -> Tensor:
@@ -42,7 +31,7 @@ def within_floats(log_rate: Tensor) -> Tensor:
     return log_rate - (log_rate - log_rate.clamp(-1e30, highest)).detach()
 
 
-@functional_form(unless_full=minus_log_factorial, target=check_counts)
+@functional_form(constant=log_factorial, target=check_counts)
 def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a Poisson count, given the logarithm of its rate.
 
@@ -71,10 +60,10 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True) -
     >>> poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
-    some = target > 0
-    rate, count = within_floats(prediction) if log_input else prediction, torch.where(some, target, 1.0)
-    nll = deviance(count, log_ratio(rate if log_input else torch.where(some, rate, 1.0), count, log_input))
-    return torch.where(some, nll, rate.exp() if log_input else rate)
+    if not log_input:
+        return prediction - torch.xlogy(target, prediction)
+    log_rate = within_floats(prediction)
+    return log_rate.exp() - target * log_rate
 
 
 class Poisson(Exact, td.Poisson):

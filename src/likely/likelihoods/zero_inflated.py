@@ -19,7 +19,7 @@ from likely.likelihoods.negative_binomial import (
     count_and_logits,
     negative_binomial_nll,
 )
-from likely.likelihoods.poisson import Poisson, RateLoss, log_mean, minus_log_factorial, poisson_nll
+from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
 from likely.parameters._slot import Slot
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "zero_inflated_poisson_nll",
 ]
 INFLATION = Slot(Interval(0, 1), 0.1)
+_EACH: dict[str, Any] = {**EACH, "full": False}
 
 
 def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
@@ -40,7 +41,7 @@ def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
         raise ValueError(f"{name} must lie in [0, 1], got {value}")
 
 
-@functional_form(unless_full=minus_log_factorial, target=check_counts, inflation=_check_share)
+@functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
 def zero_inflated_poisson_nll(
     prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True
 ) -> Tensor:
@@ -73,10 +74,10 @@ def zero_inflated_poisson_nll(
     >>> zero_inflated_poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]), inflation=0.5)
     tensor(1.2915)
     """
-    return _inflated(poisson_nll(prediction, target, log_input=log_input, **EACH), target, inflation)
+    return _inflated(poisson_nll(prediction, target, log_input=log_input, **_EACH), target, inflation)
 
 
-@functional_form(unless_full=minus_log_factorial, target=check_counts, inflation=_check_share)
+@functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
 def zero_inflated_negative_binomial_nll(
     prediction: Tensor,
     target: Tensor,
@@ -116,7 +117,7 @@ def zero_inflated_negative_binomial_nll(
     >>> zero_inflated_negative_binomial_nll(x, y, dispersion=1e-6, inflation=0.5)
     tensor(1.2915)
     """
-    nll = negative_binomial_nll(prediction, target, dispersion=dispersion, log_input=log_input, **EACH)
+    nll = negative_binomial_nll(prediction, target, dispersion=dispersion, log_input=log_input, **_EACH)
     return _inflated(nll, target, inflation)
 
 
