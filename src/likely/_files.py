@@ -1,7 +1,5 @@
 """Files that are whole or not there, NumPy's that cannot be read, and where a command may write."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

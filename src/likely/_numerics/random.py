@@ -5,8 +5,6 @@ the caller's own draws change. Here every draw comes from a generator that belon
 :func:`generator`, and everybody else's (``nn.Linear``, ``nn.Dropout``, ``torch.rand``) is given it by :class:`Seeded`.
 """
 
-from __future__ import annotations
-
 import threading
 from functools import cache
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """What a result was made with: versions, hardware, and optional libraries that are installed."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

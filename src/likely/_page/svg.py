@@ -3,8 +3,6 @@
 A picture is a plain SVG file, drawn in the light colours of PALETTE.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from xml.dom.minidom import parseString
 

@@ -1,7 +1,5 @@
 """Checks of weights; and a decorator by which a failed fit changes nothing."""
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings
@@ -63,7 +61,7 @@ class RowCounts:
     share: float  # sum of the weights over the largest
 
     @classmethod
-    def of(cls, weight: Array) -> RowCounts:
+    def of(cls, weight: Array) -> "RowCounts":
         """Return the statistics of the weights of a block, which are finite and ≥ 0."""
         largest = float(weight.max(initial=0.0))
         if not largest:
@@ -73,7 +71,7 @@ class RowCounts:
         positive = weight > 0
         return cls(len(weight), int(positive.sum()), whole, largest, float(shares[positive].sum()))
 
-    def __add__(self, other: RowCounts) -> RowCounts:
+    def __add__(self, other: "RowCounts") -> "RowCounts":
         largest = max(self.largest, other.largest)
         parts = [counts.share * (counts.largest / largest) for counts in (self, other) if counts.positive]
         rows, positive = self.rows + other.rows, self.positive + other.positive
@@ -85,7 +83,7 @@ class RowCounts:
         # Beyond 2⁵³ every float is a whole number, and none is a count.
         return self.whole and self.largest * self.rows < 2.0**53
 
-    def checked(self, warn: bool = True) -> RowCounts:
+    def checked(self, warn: bool = True) -> "RowCounts":
         """Return these counts; warn of weights that are no counts and whose mean is far from one."""
         if not self.positive:
             raise ValueError("sample_weight is zero everywhere: it must contain at least one non-zero number")

@@ -1,7 +1,5 @@
 """Columns as numbers: categories as codes, times as days, gaps as NaN; and their centres and spreads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, date
 from typing import Any

@@ -4,8 +4,6 @@ The fold of a row depends on its values, not on its position: the order of rows 
 in the same fold, as a row of weight two is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables in blocks as arguments: their kind, what belongs to their rows, and methods that take them."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect

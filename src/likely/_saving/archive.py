@@ -1,7 +1,5 @@
 """A fitted estimator as one file: arrays of NumPy, and a header of JSON that describes them."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Fitted objects ↔ JSON and arrays: objects of listed classes only."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -195,7 +193,7 @@ class RecordReader:
         value, form = self.read(node), self.codec.numbers.get(name)
         return value if form is None else form.checked(f"{name!r} of {owner}", value, self.sizes)
 
-    _READERS: ClassVar[dict[str, Callable[[RecordReader, dict[str, Any]], Any]]] = {
+    _READERS: ClassVar[dict[str, Callable[["RecordReader", dict[str, Any]], Any]]] = {
         "float": lambda _, node: FLOATS[node["value"]],
         "tuple": lambda reader, node: tuple(reader.read(item) for item in node["items"]),
         "dict": _dict,

@@ -1,7 +1,5 @@
 """The JSON of files of unknown origin: its text, the version that wrote it, and fields that are checked before use."""
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile

@@ -6,8 +6,6 @@ sorted by their contents. Then a weight of two gives the same fit as the row twi
 permutation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -7,8 +7,6 @@ of freedom. At the squared distance :math:`\delta = r^2 / s^2` from the middle t
 climb to the maximum of the likelihood (Dempster, Laird and Rubin 1980; Lange, Little and Taylor 1989).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from likely._typing import Array

@@ -15,8 +15,6 @@ prior of a group is the sum of its squared weights over the number of them that 
 variance adds too little to the evidence is removed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Whether a gain on held-out rows is real: whether it exceeds a number of its standard errors."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

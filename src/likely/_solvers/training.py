@@ -1,7 +1,5 @@
 """The training loop: steps of an optimizer, progress, and the state of the lowest held-out loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

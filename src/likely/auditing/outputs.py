@@ -1,7 +1,5 @@
 """The audit of a classifier's outputs on rows it was not trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calibrators of several: in sequence, or chosen by their likelihood on held-out rows."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass

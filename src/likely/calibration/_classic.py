@@ -1,7 +1,5 @@
 """Platt scaling and isotonic calibration, one class against the rest, by scikit-learn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Self

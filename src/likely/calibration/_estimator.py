@@ -1,7 +1,5 @@
 """Any scikit-learn classifier or regressor with a calibrator, fitted on rows that it was not trained on."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import warnings

@@ -1,7 +1,5 @@
 """Rows that a model was not trained on, and chains of calibrators fitted to them, each step once."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self

@@ -10,8 +10,6 @@ Few rows cannot determine a map of both tails and middle. So residuals with heav
 and the map corrects the rest.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -116,7 +114,7 @@ class Recalibrated(Distribution):
         tiny = torch.finfo(draws.dtype).eps
         return self.base.icdf(draws.clamp(tiny, 1 - tiny))
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Recalibrated:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "Recalibrated":
         """Return the same distribution over a larger batch.
 
         Args:

@@ -1,7 +1,5 @@
 """A torch classifier that returns calibrated logits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial

@@ -3,8 +3,6 @@
 Deep Scaling uses five networks, each trained without a fifth of the rows, for as long as the loss on those improves.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

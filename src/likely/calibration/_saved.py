@@ -1,7 +1,5 @@
 """Fitted calibrators as plain JSON: numbers that any language reads, and no code."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

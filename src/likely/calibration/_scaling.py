@@ -12,8 +12,6 @@ strength maximises the evidence under a penalised-complexity prior. There
 Hessian; many by L-BFGS, with its diagonal to precondition the search and to count γ.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

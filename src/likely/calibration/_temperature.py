@@ -1,7 +1,5 @@
 """Temperatures: one for all rows, or one per row, linear in its logits or features or from small networks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The arguments and the printed output of `likely calibrate` and `likely predict`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Any

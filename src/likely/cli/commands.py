@@ -1,7 +1,5 @@
 """What commands share: how they declare options, print, show progress, and report errors in one line."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """The work of `likely calibrate`: fit a calibrator to a model's outputs, score it, and save it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

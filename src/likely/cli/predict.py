@@ -1,7 +1,5 @@
 """The work of `likely predict`: apply a calibrator to a model's outputs, and write what it predicts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

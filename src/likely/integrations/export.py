@@ -1,7 +1,5 @@
 """Export of networks, together with their likelihood or calibrator, to ``torch.export`` programs and ONNX files."""
 
-from __future__ import annotations
-
 import copy
 import os
 import warnings

@@ -1,7 +1,5 @@
 """Likelihood losses in Lightning: a module that trains a model with its loss, and a callback that logs φ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Classifiers need no adapter: MAPIE takes a fitted :class:`likely.tabular.Network
 :class:`likely.calibration.CalibratedClassifier` as it is, and its sets are built on their probabilities.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

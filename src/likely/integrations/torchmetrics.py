@@ -1,7 +1,5 @@
 """The functions of :mod:`likely.metrics` as torchmetrics: batch by batch, across processes, in collections."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Likelihood losses in Hugging Face's Trainer: a model and its likelihood as one module, and a callback for φ."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

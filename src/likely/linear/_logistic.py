@@ -1,7 +1,5 @@
 """Logistic regression that learns the scale of its prior."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

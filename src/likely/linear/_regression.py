@@ -1,7 +1,5 @@
 """Linear regression under the prior of highest evidence."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ridge regressions, which learn the scale of a normal prior from the evidence: one, or one per group of weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

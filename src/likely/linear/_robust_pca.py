@@ -1,7 +1,5 @@
 """Principal components with a learned scale per row, so that outliers weigh little."""
 
-from __future__ import annotations
-
 import math
 from numbers import Integral
 from typing import Any, NamedTuple, Self

@@ -1,7 +1,5 @@
 """Linear regression with a learned scale per row, so that outliers weigh little."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import Any, TypeAlias

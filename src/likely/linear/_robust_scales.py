@@ -10,8 +10,6 @@ least squares; they do not interact, as the information of a location and a scal
 log σ is the same everywhere, so its eigenvectors are computed once and the ridge on b is learned by evidence.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

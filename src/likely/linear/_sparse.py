@@ -1,7 +1,5 @@
 """Sparse regressions that learn their prior: Laplace of one scale or one per weight, or a spike and slab."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

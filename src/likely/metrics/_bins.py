@@ -1,7 +1,5 @@
 """Confidences as sums over rows, which add up over blocks: in bins, and on the grid of the smooth calibration error."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 
@@ -25,7 +23,7 @@ class Bins(NamedTuple):
     occupied: Array  # whether each bin, of all, is among them
 
     @classmethod
-    def of(cls, linear: Array, square: Array) -> Bins:
+    def of(cls, linear: Array, square: Array) -> "Bins":
         """Return the bins of the sums of :func:`sums_in_bins`."""
         occupied = linear[0] > 0
         weight, confidence, hit = linear[:3, occupied]

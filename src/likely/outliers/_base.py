@@ -1,7 +1,5 @@
 """What detectors share: scikit-learn's conventions, a threshold, and tables of any kind."""
 
-from __future__ import annotations
-
 import math
 from copy import copy
 from numbers import Real

@@ -1,7 +1,5 @@
 """Tables as numbers, a block of rows at a time, and their different rows: categories, missing values, odd units."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

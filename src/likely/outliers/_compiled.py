@@ -1,7 +1,5 @@
 """The views and scores of LikelihoodDetector by compiled code, from rows as they are read (scores.cpp)."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from dataclasses import dataclass

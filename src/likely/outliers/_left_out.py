@@ -1,7 +1,5 @@
 """Scores that rows would have if they had been left out of the fit, by fits that leave some out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

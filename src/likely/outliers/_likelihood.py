@@ -1,7 +1,5 @@
 """Several likelihoods of a row, averaged: the detector to start with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scores of standardised rows, each a log-likelihood: tails and densities of columns, and the nearest rows."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """PCA+S and AE+S: autoencoders whose scale is read off the row; rows that are hard to rebuild get a large one."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from numbers import Integral

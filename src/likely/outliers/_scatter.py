@@ -1,7 +1,5 @@
 """A mean and a full covariance under which every row has a scale of its own, fitted by EM; and the detector of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where outliers begin: thresholds from the scores of rows that were left out of the fit."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

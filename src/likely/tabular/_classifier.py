@@ -1,7 +1,5 @@
 """A classifier for tables of mixed columns, with calibrated probabilities."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Self
 

@@ -6,8 +6,6 @@ keep held-out targets out of the inputs, the encoding of a row of fold j for the
 other folds only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self

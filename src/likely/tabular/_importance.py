@@ -1,7 +1,5 @@
 """Importances of columns, for the mean and for the scale, by shuffling one column at a time among rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any

@@ -1,7 +1,5 @@
 """What stacks and networks share: answers that follow from predicted distributions."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files of fitted stacks: the classes that one may name, and plain forms of networks, trees and frames."""
 
-from __future__ import annotations
-
 import copy
 import copyreg
 import os

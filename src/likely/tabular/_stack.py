@@ -1,7 +1,5 @@
 """Members of different kinds, fitted one after the other on the same folds, and their weights."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The base class of regressor and classifier: it reads a table, assigns folds and selects the members to fit."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

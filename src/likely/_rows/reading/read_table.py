@@ -1,7 +1,5 @@
 """Tables from files and from Python: nothing is unpickled, nothing is written, and what had to be mended is told."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

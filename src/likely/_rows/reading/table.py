@@ -1,7 +1,5 @@
 """A table as it came, before anybody looked at what its columns hold."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Groups of rows on which a model fails: leaves of a small tree whose held-out loss is above the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Columns that give the target away: how much each tells alone, on rows held out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """P-values that stay right when many tests are made."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

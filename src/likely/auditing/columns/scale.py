@@ -1,7 +1,5 @@
 """Numbers of a column: their scale, the values it may hold, and the units that are mistaken for each other."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What rows like a given row have in each column: the usual range of a number, the usual level of a category."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self

@@ -1,7 +1,5 @@
 """Columns that follow exactly from one another, such as a wage and its logarithm: which values keep to that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self

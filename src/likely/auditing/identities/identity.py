@@ -1,7 +1,5 @@
 """Columns that add up, or multiply, to another, such as total = net + tax, and the rows in which they do not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Finds the columns of a table that add up, or multiply, to another in nearly all rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One entry per row: where a wrong value makes the target look wrong, too, the value is to blame."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

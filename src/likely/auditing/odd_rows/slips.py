@@ -1,7 +1,5 @@
 """Which single change makes a row ordinary: a factor, a sign, two columns swapped, or another value."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple

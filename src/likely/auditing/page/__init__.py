@@ -1,7 +1,5 @@
 """The page of an audit, which needs nothing but itself."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

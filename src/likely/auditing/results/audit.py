@@ -1,7 +1,5 @@
 """What an audit returns, and the three files it is written to: a page for people, a CSV, a JSON for programs."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence

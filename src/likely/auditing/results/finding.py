@@ -1,7 +1,5 @@
 """What an audit finds: suspicious rows with reasons, one list of them, and tables about the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

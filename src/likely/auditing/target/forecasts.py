@@ -5,8 +5,6 @@ label in twenty is wrong, a calibrated model is nowhere surer than 95%, and no l
 may be is left to the fit that also knows of wrong labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

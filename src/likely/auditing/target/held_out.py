@@ -1,7 +1,5 @@
 """Folds, and whether predictions of rows held out beat a constant: only then do they speak against a target."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Targets and labels that are probably wrong: what was expected instead, and what would bring a target back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """scikit-learn's estimators as members: extremely randomised trees, and any that the user passes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

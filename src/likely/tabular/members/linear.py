@@ -1,7 +1,5 @@
 """Linear models with a prior learned by evidence: the best choice for few rows, and for extrapolation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

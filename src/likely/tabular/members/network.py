@@ -1,7 +1,5 @@
 """Networks, one per fold, trained at once; each starts as the linear model of its fold."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence

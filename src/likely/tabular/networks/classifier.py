@@ -1,7 +1,5 @@
 """A neural network classifier whose temperature depends on the row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

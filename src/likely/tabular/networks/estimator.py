@@ -1,7 +1,5 @@
 """The base class of the two network estimators: arguments, training, and predictions of each network."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Several networks in one module: the first axis of each parameter is the network."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A neural network regressor that predicts a distribution for every row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

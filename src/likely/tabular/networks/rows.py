@@ -1,7 +1,5 @@
 """A training set as tensors in standard units, its folds and its batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -50,7 +48,7 @@ class Units:
     spread: Array
 
     @classmethod
-    def standard(cls, table: NDArray[np.floating], weight: Array) -> Units:
+    def standard(cls, table: NDArray[np.floating], weight: Array) -> "Units":
         """Return mean and deviation; the spread of a constant is its size, so that rounding becomes no signal."""
         largest = np.max([np.abs(table[rows]).max(0) for rows in row_blocks(len(table), numbers=CHUNK_ROWS)], 0)
         size = np.maximum(largest.astype(np.float64), np.finfo(np.float64).tiny)  # squares may overflow

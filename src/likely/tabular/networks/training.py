@@ -1,7 +1,5 @@
 """Training of networks: each without one fold, together with the parameters of their likelihood."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A target with mass at single values, such as zero or a cap: classifiers predict the mass, other members the rest."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 

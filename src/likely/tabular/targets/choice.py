@@ -1,7 +1,5 @@
 """The choice of a likelihood: each that the target's values allow is fitted quickly and compared on held-out rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A target of real numbers: members predict its location, boosted trees the scale of the residual."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

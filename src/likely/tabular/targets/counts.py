@@ -1,7 +1,5 @@
 """A target of counts: members predict the logarithm of its mean, boosted trees its dispersion."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

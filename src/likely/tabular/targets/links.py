@@ -1,7 +1,5 @@
 """Links (a target, its logarithm or its log odds, in standard units), and distributions that torch does not have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -5,8 +5,6 @@ trees with the Gamma's deviance learn the scale, and :math:`\log \sigma(x) = b +
 of freedom and the skew of a t is fitted to their out-of-fold predictions :math:`\log \hat\sigma`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
