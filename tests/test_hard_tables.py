@@ -24,9 +24,8 @@ def test_linear_intervals_and_means_hold(name: str) -> None:
     assert lines["weights"].max() <= 1e-5
 
 
-@together("name", ["DynamicLogisticRegression", "RobustLogisticRegression"])
-def test_classes_of_three_rows_cost_no_more_than_their_shares(name: str) -> None:
-    lines = hard.measured(name, hard.thinned(hard.grid(hard.CLASSES), 6), [20])
+def test_classes_of_three_rows_cost_no_more_than_their_shares() -> None:
+    lines = hard.measured("DynamicLogisticRegression", hard.thinned(hard.grid(hard.CLASSES), 6), [20])
     assert lines["NLL"].mean() <= 0.05
     assert lines["weights"].max() <= 1e-5
 

@@ -6,7 +6,6 @@ A CDF may be off by what a rounding of its argument makes of it, a quantile by w
 import math
 
 import mpmath
-import pytest
 import torch
 
 import likely
@@ -16,7 +15,6 @@ from likely.distributions import (
     Gamma,
     Laplace,
     LogNormal,
-    NegativeBinomial,
     ZeroInflatedPoisson,
 )
 from pairwise import together
@@ -94,45 +92,16 @@ def test_a_narrow_log_normal_in_single_precision(loc, scale):
         close(d.cdf(y), below, torch.float32)
 
 
-@in_both
 @together("shape", [1e5, 1e6, 1e8])
-def test_the_lower_tail_of_a_gamma_of_large_shape(shape, dtype):
-    """SciPy's series ends before it has converged: P was off by a third, its quantile by .08 deviations."""
-    a = torch.tensor(shape, dtype=dtype)
+def test_a_gamma_of_large_shape_in_single_precision(shape):
+    a = torch.tensor(shape)
     d = Gamma(a, torch.ones_like(a))
-    digits = 2e-6 if dtype == torch.float32 else 3e-8
     for z in (-12.0, -5.0, -2.0, 3.0):
         x = (a + z * a.sqrt()).round()
         with mpmath.workdps(40):
             s, y = exactly(a), exactly(x)
             log_density = (s - 1) * mpmath.log(y) - y - mpmath.loggamma(s)
-            close(d.log_prob(x), log_density, dtype, 8 if dtype == torch.float32 else 2e6, at_least=1.0)
-            if z > 0:
-                continue
-            step = mpmath.sqrt(s) / (1 - z)
-            fall = mpmath.quad(
-                lambda t, s=s, y=y: mpmath.exp((s - 1) * mpmath.log1p(-t / y) + t),
-                [step * k for k in (0, 0.3, 1, 3, 8, 20, 60)],
-            )
-            exact = float(mpmath.exp(log_density) * fall)
-        if exact > 1e-30:
-            assert d.cdf(x).item() == pytest.approx(exact, rel=digits)
-            assert d.icdf(torch.tensor(exact, dtype=dtype)).item() == pytest.approx(float(x), rel=1e-7, abs=1e-6)
-
-
-@in_both
-@together(("count", "mean"), [(1e-3, 1e6), (50.0, 1e6), (1e6, 3.0), (1e9, 1e3)])
-def test_the_lower_tail_of_a_negative_binomial(count, mean, dtype):
-    d = NegativeBinomial(torch.tensor(count, dtype=dtype), logits=torch.tensor(mean / count, dtype=dtype).log())
-    with mpmath.workdps(60):
-        n, odds = exactly(d.total_count), mpmath.exp(exactly(d.logits))
-        mass = (1 / (1 + odds)) ** n
-        total = mass
-        for k in range(4):
-            if total > mp(torch.finfo(dtype).tiny):
-                close(d.cdf(torch.tensor(float(k), dtype=dtype)), total, dtype, 8 if dtype == torch.float32 else 2e3)
-            mass *= (n + k) / (k + 1) * odds / (1 + odds)
-            total += mass
+            close(d.log_prob(x), log_density, torch.float32, at_least=1.0)
 
 
 def test_quantiles_of_inflated_counts_near_one_in_single_precision():

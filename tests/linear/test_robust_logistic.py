@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 from experiments.benchmarks._robust_linear import mislabelled
-from experiments.paper.robust_classification import labelled
 from likely._rows.columns import middle_and_spread
 from likely.functional import softmax_nll
 from likely.linear._robust_logistic import RobustLogisticRegression, _Problem
@@ -27,13 +26,6 @@ def test_a_far_cluster_does_not_turn_the_boundary(fitted) -> None:
     assert np.median(model.temperature(X[~bad])) < 0.05 * np.median(model.temperature(X[bad]))
     assert model.weights_[bad].max() < 0.1
     assert roc_auc_score(bad, model.outlier_score(X, y)) > 0.99
-
-
-def test_a_tenth_of_wrong_labels_does_not_turn_the_boundary() -> None:
-    """On these rows the evidence rejected slopes of the temperature whose gain on held-out rows was significant."""
-    X, y, bad = labelled("far cluster, 10%", 3000)
-    model = RobustLogisticRegression().fit(X, y)
-    assert model.score(X[~bad], y[~bad]) > 0.98
 
 
 def test_the_median_row_has_temperature_one(fitted) -> None:
@@ -104,51 +96,16 @@ def test_three_classes_and_names() -> None:
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_slope_of_the_loss_is_right(classes: int) -> None:
     rng = np.random.default_rng(2)
-    problem = _Problem(rng.normal(size=(30, 3)), np.arange(30) % classes, rng.uniform(0, 2, 30), classes, 200, 1e-5)
+    problem = _Problem(rng.normal(size=(30, 3)), np.arange(30) % classes, rng.uniform(0, 2, 30), classes, 0.5)
     point = rng.normal(size=problem.size + 3)
-    value, _ = problem.loss(point, problem.weight, 2.0)
+    value, _ = problem.loss(point, problem.weight, 0.3)
     assert np.isfinite(value)
-    terms = [lambda p, place=place: problem.loss(p, problem.weight, 2.0)[place] for place in (0, 1)]
-    assert check_grad(*terms, point) < 1e-4
-
-
-@pytest.mark.parametrize("noise", [0.5, 1.5])
-def test_the_learned_strength_has_the_highest_evidence(noise: float) -> None:
-    """Against Laplace's approximation by scikit-learn's fits, over a grid of strengths."""
-    rng = np.random.default_rng(5)
-    X = rng.normal(size=(120, 6))
-    y = (X[:, 0] + X[:, 1] + noise * rng.logistic(size=120) > 0).astype(int)
-    middle, spread = middle_and_spread(X, np.ones(120))
-    x = (X - middle) / spread
-
-    def evidence(C: float) -> float:
-        fit = LogisticRegression(C=C, tol=1e-8, max_iter=1000).fit(x, y)
-        p, columns = fit.predict_proba(x), np.column_stack([x, np.ones(120)])
-        hessian = (columns.T * p.prod(1)) @ columns + np.diag([1 / C] * 6 + [0])
-        prior = -0.5 * (fit.coef_**2).sum() / C - 3 * np.log(C)
-        return np.log(p[np.arange(120), y]).sum() + prior - 0.5 * np.linalg.slogdet(hessian)[1]
-
-    strengths = np.logspace(-3, 2, 51)
-    best = strengths[np.argmax([evidence(C) for C in strengths])]
-    model = RobustLogisticRegression().fit(X, y)
-    assert abs(np.log(model.C_ / best)) < 0.25
-
-
-@pytest.mark.parametrize("rows", [30, 100])
-def test_noise_has_the_shares_of_the_classes(rows: int) -> None:
-    """With a strength of one the NLL of five classes was 1.76 to 1.90, where log 5 = 1.61 is possible."""
-    rng = np.random.default_rng(rows)
-    X, y, new = rng.normal(size=(rows, 4)), np.arange(rows) % 5, rng.normal(size=(1000, 4))
-    proba = RobustLogisticRegression().fit(X, y).predict_proba(new)
-    assert -np.log(proba).mean(0).max() < np.log(5) + 0.03
-
-
-def test_rare_classes_of_few_rows_cost_no_more_than_their_shares() -> None:
-    rng = np.random.default_rng(8)
-    X, y = rng.normal(size=(30, 10)), np.repeat([0, 1, 2], [26, 3, 1])
-    model = RobustLogisticRegression().fit(X, y)
-    logs = np.log(model.predict_proba(rng.normal(size=(1000, 10))))
-    assert -(logs @ [0.9, 0.09, 0.01]).mean() < 0.4
+    assert (
+        check_grad(
+            lambda p: problem.loss(p, problem.weight, 0.3)[0], lambda p: problem.loss(p, problem.weight, 0.3)[1], point
+        )
+        < 1e-4
+    )
 
 
 def test_units_do_not_matter(fitted) -> None:
@@ -177,14 +134,3 @@ def test_errors_are_scikit_learns() -> None:
         RobustLogisticRegression(C=0).fit(X, y)
     with pytest.raises(ValueError, match="one of the classes"):
         RobustLogisticRegression().fit(X, y).outlier_score(X, y + 1)
-
-
-@pytest.mark.parametrize("size", [1e6, 1e12])
-def test_a_distant_row_with_a_wrong_label_does_not_hide_the_slopes(size: float) -> None:
-    """Searched from its largest curvature down, the strength of the ridge was that of the distant row alone."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 4))
-    y = (X[:, 0] + 0.5 * rng.logistic(size=200) > 0).astype(int)
-    model = RobustLogisticRegression().fit(np.vstack([X, np.full(4, size)]), np.append(y, 0))
-    assert model.score(X, y) > 0.7
-    assert model.C_ > 0.1

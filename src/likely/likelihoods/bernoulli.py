@@ -103,8 +103,7 @@ class Bernoulli(td.Bernoulli):
             Entropies in nats, in the batch shape.
         """
         size = self.logits.abs()
-        rare = torch.exp(-size)
-        return torch.log1p(rare) + size * rare / (1 + rare)
+        return torch.nn.functional.softplus(-size) + size * torch.sigmoid(-size)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value).

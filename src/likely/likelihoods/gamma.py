@@ -118,17 +118,7 @@ class Gamma(Exact, td.Gamma):
         return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False)
 
 
-def _large(a: Array) -> Array:
-    """Where SciPy's series of the lower tail ends too early, and a χ² of no noncentrality is another way."""
-    return (a > 1e5) & (a < 1e9)
-
-
-def _cdf(x: Array, a: Array) -> Array:
-    return np.where(_large(a), special.chndtr(2 * x, 2 * a, 0), special.gammainc(a, x))
-
-
-def _icdf(p: Array, a: Array) -> Array:
-    return np.where(_large(a), special.chndtrix(p, 2 * a, 0) / 2, special.gammaincinv(a, p))
+_cdf, _icdf = (lambda x, a: special.gammainc(a, x)), (lambda p, a: special.gammaincinv(a, p))
 
 
 # From the variance of the ratio of target and mean, 1 / α, of which one row contributes no more than 100.

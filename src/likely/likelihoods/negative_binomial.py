@@ -89,7 +89,7 @@ class NegativeBinomial(Exact, td.NegativeBinomial):
         """
         count = value.detach().floor().clamp(min=0)
         inside = cdf_by_scipy(
-            _cdf,
+            lambda k, n, logits: special.betaincc(k + 1, n, special.expit(logits)),
             {2: lambda k: -(self.total_count + k) * self._density(k) * torch.sigmoid(self.logits)},
             count,
             self.total_count,
@@ -118,12 +118,6 @@ class NegativeBinomial(Exact, td.NegativeBinomial):
         count = torch.where(none, 1.0, self.total_count).double()
         nll = negative_binomial_nll(self.logits + count.log(), value.double(), dispersion=count.reciprocal(), **EACH)
         return torch.where(none, torch.where(value == 0, 0.0, torch.inf), nll).to(self.logits)
-
-
-def _cdf(k: Array, n: Array, logits: Array) -> Array:
-    """By the rarer of success and failure, whose probability has more digits."""
-    rare = special.expit(-np.abs(logits))
-    return np.where(logits < 0, special.betaincc(k + 1, n, rare), special.betainc(n, k + 1, rare))
 
 
 # From the variance μ + κμ².

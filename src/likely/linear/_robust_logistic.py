@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
+from likely._rows.blocks import Rows
 from likely._rows.columns import mean_and_deviation, median, middle_and_spread
 from likely._rows.sources import by_blocks
 from likely._solvers.canonical import Table, column_order
-from likely._solvers.ridge import Ridge
+from likely._solvers.evidence import fit_linear
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Index
+from likely.functional import softmax_nll
+from likely.likelihoods.softmax import tempered
 from likely.linear._base import LinearClassifier, classes_of
 
-_RIDGE = 0.1  # on the slopes of log T, for columns of deviation one
+_RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
 _MAX_LOG_TEMPERATURE = 20.0  # |log T| beyond this counts as ∞
-_STRENGTHS = 20  # times that lines and the strength of their ridge are updated
 _FOLDS, _MARGIN = 3, 2.0  # folds, and standard errors by which a temperature's held-out gain must exceed zero
 
 
@@ -33,22 +37,17 @@ class RobustLogisticRegression(LinearClassifier):
 
     Where labels contradict the boundary the temperature rises, and rows there have less influence on it. Lines and
     temperature are learned jointly, starting once from all rows and once from the rows near the middle; the likelier
-    fit is kept. Where the gain of a varying temperature on rows held out in three folds is below two standard errors,
-    this is plain logistic regression. It helps against wrong labels that are concentrated somewhere; labels flipped at
-    random give the temperature nothing to depend on.
-
-    The strength of the ridge on W is learned by evidence, in Laplace's approximation. Where the evidence supports no
-    slopes the probabilities are the shares of the classes.
+    fit is kept. Where the evidence does not support a varying temperature, or its gain on rows held out in three folds
+    is below two standard errors, this is plain logistic regression. It helps against wrong labels that are concentrated
+    somewhere; labels flipped at random give the temperature nothing to depend on.
 
     Args:
-        C: inverse strength of the ridge on W, for inputs in robust units (median and median absolute deviation); None
-            to learn it.
+        C: inverse strength of the ridge on W, for inputs in robust units (median and median absolute deviation).
         max_iter: maximum number of iterations of each search.
         tol: searches stop when the largest slope of the mean loss is below this.
 
     Attributes:
         classes_: the labels, sorted.
-        C_: inverse strength of the ridge on W; zero where it leaves no slopes.
         coef_: weights at temperature one, shape (1, d) for two classes, else (C, d).
         intercept_: intercepts at temperature one, shape (1,) or (C,).
         temperature_coef_: slopes of log T, shape (d,).
@@ -72,21 +71,19 @@ class RobustLogisticRegression(LinearClassifier):
 
     _least = 2
 
-    def __init__(self, *, C: float | None = None, max_iter: int = 200, tol: float = 1e-5) -> None:
+    def __init__(self, *, C: float = 1.0, max_iter: int = 200, tol: float = 1e-5) -> None:
         self.C = C
         self.max_iter = max_iter
         self.tol = tol
 
     def _learn(self, X: Array, table: Table) -> None:
-        if self.C is not None and not self.C > 0:
+        if not self.C > 0:
             raise ValueError(f"C must be positive, got {self.C}")
         middle, spread = middle_and_spread(table.x, table.weight)
         order = column_order(table.x, table.y, table.weight)
         x = ((table.x - middle) / spread)[:, order]
-        labels = table.y.astype(np.intp)
-        problem = _Problem(x, labels, table.weight, len(self.classes_), self.max_iter, self.tol)
-        fit = problem.solve(self.C)
-        (lines, slopes), self.C_, self.n_iter_ = problem.in_x(fit.point), 1 / fit.strength, fit.n_iter
+        problem = _Problem(x, table.y.astype(np.intp), table.weight, len(self.classes_), self.C)
+        lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol)
         back = np.argsort(order)
         lines, slopes = lines[:, np.append(back, len(back))], slopes[back] / spread
         # The median row has temperature one; the others are relative to it.
@@ -144,12 +141,13 @@ class RobustLogisticRegression(LinearClassifier):
         Raises:
             ValueError: y holds a label that ``fit`` has not seen.
         """
-        logs = log_softmax(_all_logits(super()._logits(X)), axis=1)
+        logits = torch.from_numpy(_all_logits(super()._logits(X)))
         labels = np.asarray(y)
         known = np.isin(labels, self.classes_)
-        if labels.shape != (len(logs),) or not known.all():
+        if labels.shape != (len(logits),) or not known.all():
             raise ValueError(f"y must hold one of the classes {self.classes_} per row")
-        return -logs[np.arange(len(logs)), np.searchsorted(self.classes_, labels)]
+        target = torch.from_numpy(np.searchsorted(self.classes_, labels))
+        return softmax_nll(logits, target, temperature=1.0, reduction="none").numpy()
 
 
 def _all_logits(logits: Array) -> Array:
@@ -157,181 +155,119 @@ def _all_logits(logits: Array) -> Array:
     return np.column_stack([np.zeros(len(logits)), logits]) if logits.shape[1] == 1 else logits
 
 
-class _Fit(NamedTuple):
-    """Lines and then slopes of log T, the strength of the ridge on the lines, and how the last search ended."""
-
-    point: Array
-    strength: float
-    loss: float = 0.0
-    n_iter: int = 0
-
-
-@dataclass
 class _Problem:
     """Rows in robust units, and the joint loss of lines W (the intercept last) and slopes c of log T."""
 
-    columns: Array
-    labels: Index
-    weight: Array
-    classes: int
-    max_iter: int
-    tol: float
-    least_gain: float = 1e-12
-
-    def __post_init__(self) -> None:
-        x = self.columns
-        # A ridge leaves the lines in the span of the rows.
-        self.axes = np.linalg.svd(x, full_matrices=False)[2].T if len(x) < x.shape[1] else np.eye(x.shape[1])
-        self.x = np.column_stack([x @ self.axes, np.ones(len(x))])
-        self.shape = (1 if self.classes == 2 else self.classes, self.x.shape[1])
+    def __init__(self, x: Array, labels: Index, weight: Array, classes: int, C: float) -> None:
+        self.x, self.labels, self.weight, self.C = np.column_stack([x, np.ones(len(x))]), labels, weight, C
+        self.shape = (1 if classes == 2 else classes, x.shape[1] + 1)
         self.size = self.shape[0] * self.shape[1]
-        self.mean, self.deviation = mean_and_deviation(x, self.weight)
+        self.mean, self.deviation = mean_and_deviation(x, weight)
         self.features = (x - self.mean) / self.deviation
-        self.hot = np.eye(self.classes)[self.labels]
-        self.lines, self.slopes = slice(None, self.size), slice(self.size, None)
+        self.hot = np.eye(classes)[labels]
 
-    def solve(self, C: float | None) -> _Fit:
-        """Return the fit with a temperature that varies, if its gain on held-out rows is significant, or without."""
-        tempered = self.tempered(1 / (C or 1.0))
-        if C is None:
-            plain, tempered = self.learned(_Fit(self.shares(), 1.0)), self.learned(tempered)
-            tempered = self.minimised(tempered.point, slice(None), tempered.strength)
+    def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:
+        """Return lines, slopes of log T = slopes · x in robust units, and the iterations of the last search."""
+        plain, point = self.searched(max_iter, tol)
+        ridge = self.learned_ridge(point) if self.held_out_gain(max_iter, tol) > 0 else math.inf
+        precise: dict[str, Any] = {"max_iter": 3 * max_iter, "tol": 1e-4 * tol, "least_gain": 0.0}
+        if math.isfinite(ridge):
+            point, result = self.minimised(point, slice(None), self.weight, ridge=ridge, **precise)
         else:
-            plain = self.minimised(self.shares(), self.lines, 1 / C)
-        precise = replace(self, max_iter=3 * self.max_iter, tol=1e-4 * self.tol, least_gain=0.0)
-        if self.held_out_gain(plain.strength, tempered.strength) > 0:
-            return precise.minimised(tempered.point, slice(None), tempered.strength)
-        return precise.minimised(plain.point, self.lines, plain.strength)
+            point, result = self.minimised(plain, slice(None, self.size), self.weight, **precise)
+        return *self.in_x(point), int(result.nit)
 
-    def tempered(self, strength: float) -> _Fit:
-        """Return the best joint fit of several starts."""
-        fits, search = [], self.minimised
-        for weight in (self.weight, *self.central()):
-            fit = search(self.shares(), self.lines, strength, weight=weight)
-            fit = search(fit.point, self.slopes, strength)
-            fits.append(search(fit.point, slice(None), strength))
-        return min(fits, key=lambda fit: fit.loss)
-
-    def learned(self, fit: _Fit) -> _Fit:
-        """Return lines and their strength of highest evidence at the temperatures of a fit, in turn until they settle.
-
-        Without evidence for slopes the strength is infinite, and the probabilities are the shares of the classes.
-        """
-        ridge = Ridge(1.0)
-        for step in range(_STRENGTHS):
-            values, response = self.parabola(fit.point)
-            # A shrinking radius ends a strength that alternates.
-            strength = ridge.best(values, response, around=fit.strength, radius=4 * 0.8**step)
-            if not math.isfinite(strength):
-                break
-            moved = abs(math.log(strength) - math.log(fit.strength))
-            fit = self.minimised(fit.point, self.lines, strength)
-            if moved < 0.01:
-                break
-        # The parabolas select the strength; whether it improves on no slopes is decided by the losses themselves.
-        gain = self.loss(self.shares(), self.weight, 0.0)[0] - fit.loss * self.weight.sum()
-        if math.isfinite(strength) and gain > ridge.cost(values, strength):
-            return fit
-        return _Fit(self.shares(), math.inf)
-
-    def shares(self) -> Array:
-        """Return the point without slopes, whose probabilities are the shares of the classes."""
-        point = np.zeros(self.size + len(self.mean))
-        logs = np.log(self.weight @ self.hot)
-        logs -= logs[0] if self.shape[0] == 1 else logs.mean()
-        point[self.shape[1] - 1 : self.size : self.shape[1]] = logs[-self.shape[0] :]
-        return point
+    def searched(self, max_iter: int, tol: float) -> tuple[Array, Array]:
+        """Return the lines of a plain logistic regression, and lines and slopes from the best of several starts."""
+        search = partial(self.minimised, max_iter=max_iter, tol=tol)
+        nothing = np.zeros(self.size + self.features.shape[1])
+        lines, slopes, everything = slice(None, self.size), slice(self.size, None), slice(None)
+        plain, _ = search(nothing, lines, self.weight)
+        candidates = []
+        for start in (self.weight, *self.central()):
+            point = plain if start is self.weight else search(nothing, lines, start)[0]
+            point, _ = search(point, slopes, self.weight)
+            candidates.append(search(point, everything, self.weight))
+        return plain, min(candidates, key=lambda candidate: candidate[1].fun)[0]
 
     def in_x(self, point: Array) -> tuple[Array, Array]:
         """Return lines and slopes of log T = slopes · x; in the search log T is a line through the mean of the rows."""
-        slopes, lines = point[self.slopes] / self.deviation, point[self.lines].reshape(self.shape)
-        lines = np.column_stack([lines[:, :-1] @ self.axes.T, lines[:, -1]])
-        return lines * math.exp(self.mean @ slopes), slopes
+        slopes = point[self.size :] / self.deviation
+        return point[: self.size].reshape(self.shape) * math.exp(self.mean @ slopes), slopes
 
-    def held_out_gain(self, plain: float, tempered: float) -> float:
+    def held_out_gain(self, max_iter: int, tol: float) -> float:
         """Return by how much the gain of a varying temperature on held-out rows exceeds two standard errors.
 
         Rows are ordered by their contents, so that dealing them in turn does not depend on their original order.
         """
         gain = np.zeros(len(self.x))
-        if not math.isfinite(tempered):
-            return 0.0
         for fold in range(_FOLDS):
             out = np.arange(len(self.x)) % _FOLDS == fold
-            if not out.any() or len(np.unique(self.labels[~out])) < self.classes:
+            if not out.any() or len(np.unique(self.labels[~out])) < len(self.hot[0]):
                 return 0.0
-            rest = replace(self, columns=self.columns[~out], labels=self.labels[~out], weight=self.weight[~out])
-            fits = rest.minimised(rest.shares(), rest.lines, plain), rest.tempered(tempered)
-            without, given = (self.nll_by(rest, fit.point, out) for fit in fits)
-            gain[out] = without - given
+            rest = _Problem(self.x[~out, :-1], self.labels[~out], self.weight[~out], len(self.hot[0]), self.C)
+            plain, tempered = (self.nll_by(rest, point, out) for point in rest.searched(max_iter, tol))
+            gain[out] = plain - tempered
         return held_out_gain(gain, self.weight).sure(_MARGIN)
 
     def nll_by(self, fitted: _Problem, point: Array, rows: NDArray[np.bool_]) -> Array:
         """Return the negative log-likelihood of some rows under a fit to others."""
         lines, slopes = fitted.in_x(point)
-        x, typical = self.columns[rows], float(median(fitted.columns @ slopes, fitted.weight))
-        inverse = np.exp(-np.clip(x @ slopes - typical, 0.0, _MAX_LOG_TEMPERATURE) - typical)[:, None]
-        logs = log_softmax(_all_logits(x @ lines[:, :-1].T + lines[:, -1]) * inverse, axis=1)
+        typical = float(median(fitted.x[:, :-1] @ slopes, fitted.weight))
+        inverse = np.exp(-np.clip(self.x[rows, :-1] @ slopes - typical, 0.0, _MAX_LOG_TEMPERATURE) - typical)[:, None]
+        logs = log_softmax(_all_logits(self.x[rows] @ lines.T) * inverse, axis=1)
         return -(logs * self.hot[rows]).sum(1)
 
-    def cooled(self, point: Array) -> tuple[Array, Array, Array]:
-        """Return the inverse temperature of each row, and its logits and log probabilities at that temperature."""
-        bounded = np.clip(self.features @ point[self.slopes], -_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE)
-        inverse = np.exp(-bounded)[:, None]
-        logits = _all_logits(self.x @ point[self.lines].reshape(self.shape).T) * inverse
-        return inverse, logits, log_softmax(logits, axis=1)
-
-    def loss(self, point: Array, weight: Array, strength: float) -> tuple[float, Array]:
+    def loss(self, point: Array, weight: Array, ridge: float) -> tuple[float, Array]:
         """Return the weighted NLL with the ridges, and its gradient."""
-        w, c = point[self.lines].reshape(self.shape), point[self.slopes]
-        inverse, logits, logs = self.cooled(point)
+        w, c = point[: self.size].reshape(self.shape), point[self.size :]
+        inverse = np.exp(-np.clip(self.features @ c, -_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))[:, None]
+        cooled = _all_logits(self.x @ w.T) * inverse
+        logs = log_softmax(cooled, axis=1)
         excess = (np.exp(logs) - self.hot) * weight[:, None]
         pull = (excess * inverse)[:, -self.shape[0] :].T @ self.x
-        pull[:, :-1] += strength * w[:, :-1]
-        value = -(weight @ (logs * self.hot).sum(1)) + 0.5 * (strength * np.square(w[:, :-1]).sum() + _RIDGE * c @ c)
-        return float(value), np.concatenate([pull.ravel(), _RIDGE * c - (excess * logits).sum(1) @ self.features])
-
-    def parabola(self, point: Array) -> tuple[Array, Array]:
-        """Return eigenvalues of the loss in the slopes of each class, the intercept profiled out, and the responses."""
-        inverse, _, logs = self.cooled(point)
-        x, scaled = self.x[:, :-1], self.weight * inverse[:, 0]
-        all_values, responses = [], []
-        p, hot = np.exp(logs)[:, -self.shape[0] :].T, self.hot[:, -self.shape[0] :].T
-        for w, p_k, hot_k in zip(point[self.lines].reshape(self.shape)[:, :-1], p, hot, strict=True):
-            slope, curve = scaled * (p_k - hot_k), scaled * inverse[:, 0] * p_k * (1 - p_k)
-            mass, cross = max(curve.sum(), np.finfo(float).tiny), curve @ x
-            hessian = (x.T * curve) @ x - np.outer(cross, cross) / mass
-            values, vectors = np.linalg.eigh(hessian)
-            all_values.append(values.clip(min=0))
-            responses.append(vectors.T @ (hessian @ w - slope @ x + cross * (slope.sum() / mass)))
-        return np.concatenate(all_values), np.concatenate(responses)
+        pull[:, :-1] += w[:, :-1] / self.C
+        value = -(weight @ (logs * self.hot).sum(1)) + 0.5 * np.square(w[:, :-1]).sum() / self.C + 0.5 * ridge * c @ c
+        return float(value), np.concatenate([pull.ravel(), ridge * c - (excess * cooled).sum(1) @ self.features])
 
     def minimised(
         self,
         start: Array,
-        free: Any,
-        strength: float,
+        free: slice,
+        weight: Array,
         *,
-        weight: Array | None = None,
-    ) -> _Fit:
-        """Return the minimum of the mean loss over the ``free`` entries of ``start``."""
-        if not math.isfinite(strength):
-            return _Fit(self.shares(), strength)
-        weight = self.weight if weight is None else weight
+        max_iter: int,
+        tol: float,
+        ridge: float = _RIDGE,
+        least_gain: float = 1e-12,
+    ) -> tuple[Array, Any]:
+        """Return the minimum of the mean loss over the ``free`` entries of ``start``, and scipy's result."""
         point, total = start.copy(), weight.sum()
 
         def loss(part: Array) -> tuple[float, Array]:
             point[free] = part
-            value, slope = self.loss(point, weight, strength)
+            value, slope = self.loss(point, weight, ridge)
             return value / total, slope[free] / total
 
-        options = {"maxiter": self.max_iter, "gtol": self.tol, "ftol": self.least_gain, "maxls": 50}
+        options = {"maxiter": max_iter, "gtol": tol, "ftol": least_gain, "maxls": 50}
         result = minimize(loss, start[free], jac=True, method="L-BFGS-B", options=options)
         point[free] = result.x
-        return _Fit(point, strength, float(result.fun), int(result.nit))
+        return point, result
 
     def central(self) -> list[Array]:
         """Return weights that select the rows nearest the middle, if these have all classes."""
         away = np.square(self.x[:, :-1]).sum(1)
         half = self.weight * (away <= median(away, self.weight))
         return [half] if len(np.unique(self.labels[half > 0])) == len(np.unique(self.labels)) else []
+
+    def learned_ridge(self, point: Array) -> float:
+        """Return the ridge on the temperature's slopes of highest evidence, given the lines."""
+        logits = torch.from_numpy(_all_logits(self.x @ point[: self.size].reshape(self.shape).T))
+        labels = torch.from_numpy(self.labels)
+
+        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            inverse = torch.exp(-u.clamp(-_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))
+            nll, first, second = tempered(logits[rows], labels[rows], inverse)
+            return nll, -first * inverse, second * inverse.square()
+
+        return fit_linear(Rows(self.features), evaluate, quasi=False, sample_weight=self.weight).precision
