@@ -24,7 +24,6 @@ from likely._rows.blocks import Rows
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
 from likely.calibration._scale import Forecasts, ScaleCalibrator
-from likely.distributions import Normal as ExactNormal
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
@@ -139,10 +138,11 @@ class Recalibrated(Distribution):
     @cached_property
     def _moments(self) -> tuple[float, float]:
         """Mean and variance of z = (y - loc) / scale, by quadrature between the knots, finer towards the tails."""
-        if type(self.base) not in _STANDARD:
-            raise NotImplementedError(f"moments are known for Normal, Laplace and likely's StudentT, not {self.base}")
+        kind = type(self.base).__name__
+        if kind not in _STANDARD:
+            raise NotImplementedError(f"moments are known for Normal, Laplace and StudentT, not {self.base}")
         df = [float(self.base.df.flatten()[0])] if isinstance(self.base, StudentT) else []
-        standard = _STANDARD[type(self.base)](*df)
+        standard = _STANDARD[kind](*df)
         levels = self.levels.double().cpu().numpy()
         slope = np.diff(levels) / (levels[-1] - levels[0]) * (len(levels) - 1)
         # The base is symmetric: what is left of its median serves for the right too.
@@ -169,7 +169,7 @@ class Recalibrated(Distribution):
 
 
 _DEPTH = 10
-_STANDARD = {Normal: stats.norm, ExactNormal: stats.norm, Laplace: stats.laplace, StudentT: stats.t}
+_STANDARD = {"Normal": stats.norm, "Laplace": stats.laplace, "StudentT": stats.t}  # torch's and ours
 _TAILS = (2.5, 3.0, 4.0, 6.0, 10.0, 20.0)  # degrees of freedom that are tried: all have a variance
 _FIRMNESS = np.geomspace(0.01, 1e4, 61)
 

@@ -48,21 +48,23 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array) -> Inverse:
     largest, span, eps = logits.total(sizes, add=np.maximum)
     if span <= 4 * eps * largest:  # differences of the size of rounding errors
         return Inverse(1.0, False)
-    # In units of the widest row, a power of two, squares of logits neither overflow nor vanish.
-    unit = 2.0 ** -min(max(math.frexp(span)[1], -1020), 1020)
+    # Squares of logits neither overflow nor vanish: rows of extreme widths are in units of the widest, a power of two.
+    unit = 1.0 if 1e-9 < span < 1e9 else 2.0 ** -np.clip(math.frexp(span)[1], -1020, 1020)
 
     def sums(log_tau: float, stride: int = 1) -> tuple[float, ...]:
         """The loss, its slope and its curvature in τ, over every ``stride``-th row."""
 
         def of_block(rows: Any) -> tuple[float, ...]:
             block = logits[rows]
-            terms = tempered(block * unit, labels[rows].to(block.device), math.exp(log_tau))
-            return tuple(float((term * counts[rows].to(term)).double().sum()) for term in terms)
+            if unit != 1:
+                block = block * unit
+            terms = tempered(block, labels[rows].to(block.device), math.exp(log_tau))
+            return tuple(float(term.double().cpu() @ counts[rows]) for term in terms)
 
         return logits.total(of_block, stride=stride)
 
     log_tau, stride = 0.0, max(1, len(logits) // 2000)  # spread over the rows, which may be sorted
-    for step in (stride, 1) if stride > 1 else (1,):
+    for step in (stride, 1)[stride == 1 :]:
         for _ in range(60):
             loss, first, second = sums(log_tau, step)
             # Newton in τ; far from the optimum a step in log τ of at most one.
