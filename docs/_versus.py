@@ -124,7 +124,7 @@ def linear(rows: Rows, bars: Figures) -> Iterator[list[str]]:
 def tables(rows: Rows) -> Iterator[list[str]]:
     """Scores of the estimators for tables over a rival's, on tables that no default was chosen on where there are some.
 
-    A rival's time is compared only if it was measured on the same machine, as LightGBM's was.
+    A rival's time is compared only if it was measured on the same machine.
     """
     parts = {
         "CRPS": ("Numbers: CRPS", "Frames: CRPS"),
@@ -149,13 +149,15 @@ def tables(rows: Rows) -> Iterator[list[str]]:
                 lost.append(
                     f"{measure} {worst['likely'] / worst[name]:.2f} times as high on {worst['set'].rstrip('*')}"
                 )
-        if name == "LightGBM":
-            longer = [row["likely"] / row[name] for row in seconds.values()]
-            slow = [row["likely"] / row[name] for row in seconds.values() if row[name] >= SOME_SECONDS]
-            lost.append(
-                f"takes {median(longer):.1f} times as long (median; {median(slow):.1f} where {name} takes "
-                f"{SOME_SECONDS:g} s and more)"
-            )
+        if name in ("LightGBM", "XGBoost", "AutoGluon"):
+            times = [(row["likely"] / row[name], row[name]) for row in seconds.values() if row.get(name) is not None]
+            typical = median(time for time, _ in times)
+            if typical < 1:
+                texts.append(f"takes {typical:.2f} of its time (median)")
+            else:
+                slow = median(time for time, own in times if own >= SOME_SECONDS)
+                long = f"where {name} takes {SOME_SECONDS:g} s and more"
+                lost.append(f"takes {typical:.1f} times as long (median; {slow:.1f} {long})")
         yield ["tables", f"{name}, {settings.get(name, 'defaults')}", "; ".join(texts), "; ".join(lost), "`tabular`"]
 
 
