@@ -28,8 +28,8 @@ def exactly(tensor):
     return mp(tensor.item())
 
 
-def close(found, exact, dtype, rounding=8, at_least=0.0):
-    """Whether a number is right to some roundings of itself, or of what cannot be told from zero beside it."""
+def assert_close(found, exact, dtype, rounding=8, at_least=0.0):
+    """A number is right to some roundings of itself, or of what cannot be told from zero beside it."""
     with mpmath.workdps(60):
         error = abs(mp(found.item()) - exact)
         assert error <= rounding * EPS[dtype] * max(abs(exact), mp(at_least)), (found.item(), float(exact))
@@ -43,7 +43,7 @@ def test_the_entropy_of_a_bernoulli(logit, dtype):
             return  # its entropy is below the smallest float
         odds = mpmath.exp(-abs(exactly(torch.tensor(logit, dtype=dtype))))
         exact = mpmath.log1p(odds) - odds / (1 + odds) * mpmath.log(odds)
-    close(Bernoulli(logits=torch.tensor(logit, dtype=dtype)).entropy(), exact, dtype)
+    assert_close(Bernoulli(logits=torch.tensor(logit, dtype=dtype)).entropy(), exact, dtype)
 
 
 @in_both
@@ -55,8 +55,8 @@ def test_quantiles_and_probabilities_of_a_laplace(p, dtype):
         q = exactly(level)
         exact = mpmath.log(2 * q) if q < 0.5 else -mpmath.log(2 * (1 - q))
     z = d.icdf(level)
-    close(z, exact, dtype)
-    close(d.cdf(z), q, dtype, 4 + 2 * abs(float(exact)))
+    assert_close(z, exact, dtype)
+    assert_close(d.cdf(z), q, dtype, 4 + 2 * abs(float(exact)))
 
 
 @in_both
@@ -70,12 +70,12 @@ def test_an_asymmetric_laplace_of_any_level(quantile, dtype):
             side = exactly(z)
             exact = q * mpmath.exp((1 - q) * side) if side < 0 else 1 - (1 - q) * mpmath.exp(-q * side)
             if exact > mp(torch.finfo(dtype).tiny):
-                close(d.cdf(z), exact, dtype)
+                assert_close(d.cdf(z), exact, dtype)
         for p in (1e-12, 1e-3, 0.5, 1 - 1e-6):
             level = torch.tensor(p, dtype=dtype)
             x = exactly(level)
             exact = mpmath.log(x / q) / (1 - q) if x < q else mpmath.log((1 - q) / (1 - x)) / q
-            close(d.icdf(level), exact, dtype)
+            assert_close(d.icdf(level), exact, dtype)
 
 
 @together("loc", [-10.0, 0.0, 15.0])
@@ -88,8 +88,8 @@ def test_a_narrow_log_normal_in_single_precision(loc, scale):
             u = (mpmath.log(exactly(y)) - exactly(d.loc)) / exactly(d.scale)
             log_density = -u * u / 2 - mpmath.log(exactly(d.scale) * exactly(y)) - mpmath.log(2 * mpmath.pi) / 2
             below = mpmath.ncdf(u)
-        close(d.log_prob(y), log_density, torch.float32, at_least=1.0)
-        close(d.cdf(y), below, torch.float32)
+        assert_close(d.log_prob(y), log_density, torch.float32, at_least=1.0)
+        assert_close(d.cdf(y), below, torch.float32)
 
 
 @together("shape", [1e5, 1e6, 1e8])
@@ -101,7 +101,7 @@ def test_a_gamma_of_large_shape_in_single_precision(shape):
         with mpmath.workdps(40):
             s, y = exactly(a), exactly(x)
             log_density = (s - 1) * mpmath.log(y) - y - mpmath.loggamma(s)
-            close(d.log_prob(x), log_density, torch.float32, at_least=1.0)
+            assert_close(d.log_prob(x), log_density, torch.float32, at_least=1.0)
 
 
 def test_quantiles_of_inflated_counts_near_one_in_single_precision():
@@ -116,5 +116,5 @@ def test_quantiles_of_inflated_counts_near_one_in_single_precision():
 def test_classes_beside_large_logits(largest, dtype):
     x = torch.tensor([[largest, largest, 0.0]], dtype=dtype)
     d = likely.SoftmaxLoss(temperature=0.5).distribution(x)
-    close(d.log_prob(torch.tensor([1])), -mpmath.log(2), dtype)
-    close(d.entropy(), mpmath.log(2), dtype)
+    assert_close(d.log_prob(torch.tensor([1])), -mpmath.log(2), dtype)
+    assert_close(d.entropy(), mpmath.log(2), dtype)

@@ -138,9 +138,9 @@ class Recalibrated(Distribution):
     @cached_property
     def _moments(self) -> tuple[float, float]:
         """Mean and variance of z = (y - loc) / scale, by quadrature between the knots, finer towards the tails."""
-        kind = type(self.base).__name__
-        if kind not in _STANDARD:
-            raise NotImplementedError(f"moments are known for Normal, Laplace and StudentT, not {self.base}")
+        kind = next((own for own in _STANDARD if isinstance(self.base, own)), None)
+        if kind is None:
+            raise NotImplementedError(f"moments are known for Normal, Laplace and likely's StudentT, not {self.base}")
         df = [float(self.base.df.flatten()[0])] if isinstance(self.base, StudentT) else []
         standard = _STANDARD[kind](*df)
         levels = self.levels.double().cpu().numpy()
@@ -169,7 +169,7 @@ class Recalibrated(Distribution):
 
 
 _DEPTH = 10
-_STANDARD = {"Normal": stats.norm, "Laplace": stats.laplace, "StudentT": stats.t}  # torch's and ours
+_STANDARD = {Normal: stats.norm, Laplace: stats.laplace, StudentT: stats.t}
 _TAILS = (2.5, 3.0, 4.0, 6.0, 10.0, 20.0)  # degrees of freedom that are tried: all have a variance
 _FIRMNESS = np.geomspace(0.01, 1e4, 61)
 

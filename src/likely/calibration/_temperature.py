@@ -18,7 +18,7 @@ from likely.calibration._calibrator import Calibrator, Labels
 from likely.calibration._row_factor import LINK, DeepCalibrator
 from likely.likelihoods.softmax import tempered
 
-_BOUND = 25.0  # of the logarithm of 1/T, in units of the widest row
+_BOUND = 25.0  # of the logarithm of 1/T; in units of the widest row where its width is extreme
 
 
 class Inverse(NamedTuple):

@@ -21,8 +21,8 @@ from likely.linear._robust_rows import RobustRows
 from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
 
 _Fit: TypeAlias = Mixture | DataScales | PredictedScales
-# Rows per coefficient below which outliers cannot be told; a predicted scale has as many slopes again.
 _LEVERAGE = 0.15  # above which a row is fitted closely whatever its scale, which tells nothing of new rows
+# Rows per coefficient below which outliers cannot be told; a predicted scale has as many slopes again.
 SCALES = {"mixture": 2, "predicted": 8, "predicted_xy": 2, "data": 2}
 
 

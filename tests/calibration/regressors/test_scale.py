@@ -337,3 +337,5 @@ def test_moments_are_refused_where_they_are_not_known() -> None:
     assert bent.cdf(torch.zeros(2).double()).isfinite().all()
     with pytest.raises(NotImplementedError, match="moments are known for Normal, Laplace"):
         _ = bent.mean
+    with pytest.raises(NotImplementedError, match="likely's StudentT"):
+        _ = Recalibrated(torch.distributions.StudentT(torch.full((2,), 5.0).double()), levels).mean
