@@ -7,6 +7,7 @@ tables.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from experiments.benchmarks import hard
 from pairwise import together
@@ -24,8 +25,9 @@ def test_linear_intervals_and_means_hold(name: str) -> None:
     assert lines["weights"].max() <= 1e-5
 
 
-def test_classes_of_three_rows_cost_no_more_than_their_shares() -> None:
-    lines = hard.measured("DynamicLogisticRegression", hard.thinned(hard.grid(hard.CLASSES), 6), [20])
+@pytest.mark.parametrize("name", ["DynamicLogisticRegression", "RobustLogisticRegression"])
+def test_classes_of_three_rows_cost_no_more_than_their_shares(name: str) -> None:
+    lines = hard.measured(name, hard.thinned(hard.grid(hard.CLASSES), 6), [20])
     assert lines["NLL"].mean() <= 0.05
     assert lines["weights"].max() <= 1e-5
 

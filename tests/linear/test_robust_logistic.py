@@ -98,12 +98,10 @@ def test_the_slope_of_the_loss_is_right(classes: int) -> None:
     rng = np.random.default_rng(2)
     problem = _Problem(rng.normal(size=(30, 3)), np.arange(30) % classes, rng.uniform(0, 2, 30), classes, 0.5)
     point = rng.normal(size=problem.size + 3)
-    value, _ = problem.loss(point, problem.weight, 0.3)
+    value, _ = problem.loss(point, problem.weight)
     assert np.isfinite(value)
     assert (
-        check_grad(
-            lambda p: problem.loss(p, problem.weight, 0.3)[0], lambda p: problem.loss(p, problem.weight, 0.3)[1], point
-        )
+        check_grad(lambda p: problem.loss(p, problem.weight)[0], lambda p: problem.loss(p, problem.weight)[1], point)
         < 1e-4
     )
 

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import linalg
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, softmax
 from torch import Tensor
 
 from likely._rows.blocks import Rows
+from likely._rows.columns import mean_and_deviation
 from likely._rows.sources import by_blocks
 from likely._solvers.canonical import Table
 from likely._solvers.design import Design, standardized
 from likely._solvers.evidence import fit_linear
+from likely._solvers.softmax import fit_softmax
 from likely._solvers.sparse import PATIENCE, STEP, solve_lasso
-from likely._typing import Array
+from likely._typing import Array, Index
 from likely.functional import bernoulli_nll
 from likely.linear._base import LinearClassifier, classes_of
 
@@ -26,9 +28,10 @@ PRIORS = ("normal", "laplace")
 class DynamicLogisticRegression(LinearClassifier):
     """Logistic regression that learns the scale of its normal (ridge) or Laplace (lasso) prior.
 
-    Under ``prior="normal"`` the scale maximises the evidence in Laplace's approximation. Under ``"laplace"`` a path of
-    lassos is followed from zero weights down until the approximate leave-one-out likelihood stops improving. Columns
-    are first divided by their deviations. With more than two classes one model per class is fitted against the rest.
+    Under ``prior="normal"`` the scale maximises the evidence in Laplace's approximation; with more than two classes the
+    model is a softmax, and one scale is learned for all of them. Under ``"laplace"`` a path of lassos is followed from
+    zero weights down until the approximate leave-one-out likelihood stops improving; with more than two classes one
+    model per class is fitted against the rest. Columns are first divided by their deviations.
 
     Args:
         prior: ``"normal"`` for dense weights or ``"laplace"`` for sparse ones.
@@ -39,8 +42,8 @@ class DynamicLogisticRegression(LinearClassifier):
         classes_: the labels, sorted.
         coef_: weights, shape (1, d) for two classes, else (C, d).
         intercept_: intercepts, shape (1,) or (C,).
-        prior_scale_: scale of the prior, for columns of deviation one, shape (1,) or (C,).
-        n_iter_: steps taken, shape (1,) or (C,).
+        prior_scale_: scale of the prior, for columns of deviation one, shape (1,), or (C,) for one model per class.
+        n_iter_: steps taken, shape (1,), or (C,) for one model per class.
 
     Example:
         >>> import numpy as np
@@ -64,10 +67,14 @@ class DynamicLogisticRegression(LinearClassifier):
     def _learn(self, X: Array, table: Table) -> None:
         if self.prior not in PRIORS:
             raise ValueError(f"prior must be 'normal' or 'laplace', got {self.prior!r}")
-        fit = _fit_normal if self.prior == "normal" else _fit_laplace
+        if self.prior == "normal":
+            self.coef_, self.intercept_, self.prior_scale_, self.n_iter_ = fit_normal(
+                table, self.fit_intercept, self.max_iter
+            )
+            return
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         one_against_rest = [replace(table, y=(table.y == k).astype(np.float64)) for k in positive]
-        fits = [fit(binary, self.fit_intercept, self.max_iter) for binary in one_against_rest]
+        fits = [_fit_laplace(binary, self.fit_intercept, self.max_iter) for binary in one_against_rest]
         self.coef_, self.intercept_, self.prior_scale_, self.n_iter_ = (
             np.array(part) for part in zip(*fits, strict=True)
         )
@@ -80,22 +87,34 @@ class DynamicLogisticRegression(LinearClassifier):
             X: table of shape (n, d).
 
         Returns:
-            Array of shape (n, C), in the order of ``classes_``. With more than two classes the probabilities of the
-            separate models are normalised.
+            Array of shape (n, C), in the order of ``classes_``. The probabilities of separate models are normalised.
         """
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.column_stack([expit(-odds), expit(odds)])
+        if self.prior == "normal":
+            return softmax(odds, axis=1)
         # Far from the data all probabilities may round to zero: the logarithm keeps them apart.
         log_p = log_expit(odds)
         p = np.exp(log_p - log_p.max(1, keepdims=True))
         return p / p.sum(1, keepdims=True)
 
 
-_Fit = tuple[Array, float, float, int]  # slopes, intercept, scale of the prior, steps
+def fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> tuple[Array, Array, Array, Index]:
+    """Return slopes, intercepts, scale of the prior, and steps, for labels 0, 1, …: one line if there are only two."""
+    if table.y.max() == 1:
+        return _fit_binary(table, fit_intercept, max_iter)
+    # Without an intercept columns vary about zero, as rows and their mirror images do.
+    both = table.x if fit_intercept else np.concatenate([table.x, -table.x])
+    mean, deviation = mean_and_deviation(both, np.resize(table.weight, len(both)))
+    slopes, intercept, strength, steps = fit_softmax(
+        (table.x - mean) / deviation, table.y.astype(np.intp), table.weight, fit_intercept, max_iter
+    )
+    coef = slopes / deviation
+    return coef, intercept - coef @ mean, np.array([strength**-0.5]), np.array([steps])
 
 
-def _fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
+def _fit_binary(table: Table, fit_intercept: bool, max_iter: int) -> tuple[Array, Array, Array, Index]:
     X, y, weight = table.x, table.y, table.weight
     if not fit_intercept:
         # The solver always has an intercept: rows and their mirror images together have none.
@@ -113,13 +132,13 @@ def _fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
         return nll, p - labels, (p * (1 - p)).clamp(min=1e-12)
 
     solution = fit_linear(Rows(X), evaluate, quasi=False, sample_weight=weight, max_iter=max_iter, tol=1e-10)
-    coef = solution.coef / solution.deviation
+    coef = (solution.coef / solution.deviation)[None]
+    intercept = (solution.intercept + offset - coef @ solution.mean) * fit_intercept
     scale = math.sqrt(1 / solution.precision) if solution.precision > 0 else math.inf
-    intercept = solution.intercept + offset - float(solution.mean @ coef)
-    return coef, intercept if fit_intercept else 0.0, scale, solution.n_iter
+    return coef, intercept, np.array([scale]), np.array([solution.n_iter])
 
 
-def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
+def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> tuple[Array, float, float, int]:
     whole = standardized(table, fit_intercept)
     design, y, mass = whole.distinct.design, table.y, table.weight
     x = (table.x[:, design.live] - design.mean[design.live]) / design.deviation[design.live]

@@ -12,20 +12,17 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
 
-from likely._rows.blocks import Rows
 from likely._rows.columns import mean_and_deviation, median, middle_and_spread
 from likely._rows.sources import by_blocks
 from likely._solvers.canonical import Table, column_order
-from likely._solvers.evidence import fit_linear
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Index
 from likely.functional import softmax_nll
-from likely.likelihoods.softmax import tempered
 from likely.linear._base import LinearClassifier, classes_of
+from likely.linear._logistic import fit_normal
 
-_RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
+_RIDGE = 0.1  # on the temperature's slopes
 _MAX_LOG_TEMPERATURE = 20.0  # |log T| beyond this counts as ∞
 _FOLDS, _MARGIN = 3, 2.0  # folds, and standard errors by which a temperature's held-out gain must exceed zero
 
@@ -37,12 +34,13 @@ class RobustLogisticRegression(LinearClassifier):
 
     Where labels contradict the boundary the temperature rises, and rows there have less influence on it. Lines and
     temperature are learned jointly, starting once from all rows and once from the rows near the middle; the likelier
-    fit is kept. Where the evidence does not support a varying temperature, or its gain on rows held out in three folds
-    is below two standard errors, this is plain logistic regression. It helps against wrong labels that are concentrated
-    somewhere; labels flipped at random give the temperature nothing to depend on.
+    fit is kept. Where the gain of a varying temperature on rows held out in three folds is below two standard errors,
+    this is plain logistic regression. It helps against wrong labels that are concentrated somewhere; labels flipped at
+    random give the temperature nothing to depend on.
 
     Args:
-        C: inverse strength of the ridge on W, for inputs in robust units (median and median absolute deviation).
+        C: inverse strength of the ridge on W, for inputs in robust units (median and median absolute deviation), or
+            None to learn it as :class:`DynamicLogisticRegression` does, from rows weighted by ``weights_``.
         max_iter: maximum number of iterations of each search.
         tol: searches stop when the largest slope of the mean loss is below this.
 
@@ -71,19 +69,19 @@ class RobustLogisticRegression(LinearClassifier):
 
     _least = 2
 
-    def __init__(self, *, C: float = 1.0, max_iter: int = 200, tol: float = 1e-5) -> None:
+    def __init__(self, *, C: float | None = None, max_iter: int = 200, tol: float = 1e-5) -> None:
         self.C = C
         self.max_iter = max_iter
         self.tol = tol
 
     def _learn(self, X: Array, table: Table) -> None:
-        if not self.C > 0:
+        if self.C is not None and not self.C > 0:
             raise ValueError(f"C must be positive, got {self.C}")
         middle, spread = middle_and_spread(table.x, table.weight)
         order = column_order(table.x, table.y, table.weight)
         x = ((table.x - middle) / spread)[:, order]
-        problem = _Problem(x, table.y.astype(np.intp), table.weight, len(self.classes_), self.C)
-        lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol)
+        problem = _Problem(x, table.y.astype(np.intp), table.weight, len(self.classes_), self.C or 1.0)
+        lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol, learn=self.C is None)
         back = np.argsort(order)
         lines, slopes = lines[:, np.append(back, len(back))], slopes[back] / spread
         # The median row has temperature one; the others are relative to it.
@@ -158,7 +156,7 @@ def _all_logits(logits: Array) -> Array:
 class _Problem:
     """Rows in robust units, and the joint loss of lines W (the intercept last) and slopes c of log T."""
 
-    def __init__(self, x: Array, labels: Index, weight: Array, classes: int, C: float) -> None:
+    def __init__(self, x: Array, labels: Index, weight: Array, classes: int, C: float | Array) -> None:
         self.x, self.labels, self.weight, self.C = np.column_stack([x, np.ones(len(x))]), labels, weight, C
         self.shape = (1 if classes == 2 else classes, x.shape[1] + 1)
         self.size = self.shape[0] * self.shape[1]
@@ -166,15 +164,15 @@ class _Problem:
         self.features = (x - self.mean) / self.deviation
         self.hot = np.eye(classes)[labels]
 
-    def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:
+    def solve(self, max_iter: int, tol: float, learn: bool) -> tuple[Array, Array, int]:
         """Return lines, slopes of log T = slopes · x in robust units, and the iterations of the last search."""
-        plain, point = self.searched(max_iter, tol)
-        ridge = self.learned_ridge(point) if self.held_out_gain(max_iter, tol) > 0 else math.inf
-        precise: dict[str, Any] = {"max_iter": 3 * max_iter, "tol": 1e-4 * tol, "least_gain": 0.0}
-        if math.isfinite(ridge):
-            point, result = self.minimised(point, slice(None), self.weight, ridge=ridge, **precise)
-        else:
-            point, result = self.minimised(plain, slice(None, self.size), self.weight, **precise)
+        plain, tempered = self.searched(max_iter, tol)
+        varies = self.held_out_gain(max_iter, tol) > 0
+        point = tempered if varies else plain
+        if learn:
+            self.C = self.learned_C(point)
+        free = slice(None) if varies else slice(None, self.size)
+        point, result = self.minimised(point, free, self.weight, max_iter=3 * max_iter, tol=1e-4 * tol, least_gain=0.0)
         return *self.in_x(point), int(result.nit)
 
     def searched(self, max_iter: int, tol: float) -> tuple[Array, Array]:
@@ -218,7 +216,14 @@ class _Problem:
         logs = log_softmax(_all_logits(self.x[rows] @ lines.T) * inverse, axis=1)
         return -(logs * self.hot[rows]).sum(1)
 
-    def loss(self, point: Array, weight: Array, ridge: float) -> tuple[float, Array]:
+    def learned_C(self, point: Array) -> Array:
+        """Return the inverse strength for each column, of highest evidence at the temperatures of a fit."""
+        log_temperature = self.x[:, :-1] @ self.in_x(point)[1]
+        trust = self.weight * np.exp(-np.maximum(log_temperature - median(log_temperature, self.weight), 0.0))
+        scale = fit_normal(Table(self.x[:, :-1], self.labels, trust), fit_intercept=True, max_iter=100)[2]
+        return np.maximum(scale / mean_and_deviation(self.x[:, :-1], trust)[1], 1e-4) ** 2
+
+    def loss(self, point: Array, weight: Array) -> tuple[float, Array]:
         """Return the weighted NLL with the ridges, and its gradient."""
         w, c = point[: self.size].reshape(self.shape), point[self.size :]
         inverse = np.exp(-np.clip(self.features @ c, -_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))[:, None]
@@ -227,8 +232,9 @@ class _Problem:
         excess = (np.exp(logs) - self.hot) * weight[:, None]
         pull = (excess * inverse)[:, -self.shape[0] :].T @ self.x
         pull[:, :-1] += w[:, :-1] / self.C
-        value = -(weight @ (logs * self.hot).sum(1)) + 0.5 * np.square(w[:, :-1]).sum() / self.C + 0.5 * ridge * c @ c
-        return float(value), np.concatenate([pull.ravel(), ridge * c - (excess * cooled).sum(1) @ self.features])
+        ridges = (np.square(w[:, :-1]) / self.C).sum() + _RIDGE * c @ c
+        value = 0.5 * ridges - weight @ (logs * self.hot).sum(1)
+        return float(value), np.concatenate([pull.ravel(), _RIDGE * c - (excess * cooled).sum(1) @ self.features])
 
     def minimised(
         self,
@@ -238,7 +244,6 @@ class _Problem:
         *,
         max_iter: int,
         tol: float,
-        ridge: float = _RIDGE,
         least_gain: float = 1e-12,
     ) -> tuple[Array, Any]:
         """Return the minimum of the mean loss over the ``free`` entries of ``start``, and scipy's result."""
@@ -246,7 +251,7 @@ class _Problem:
 
         def loss(part: Array) -> tuple[float, Array]:
             point[free] = part
-            value, slope = self.loss(point, weight, ridge)
+            value, slope = self.loss(point, weight)
             return value / total, slope[free] / total
 
         options = {"maxiter": max_iter, "gtol": tol, "ftol": least_gain, "maxls": 50}
@@ -259,15 +264,3 @@ class _Problem:
         away = np.square(self.x[:, :-1]).sum(1)
         half = self.weight * (away <= median(away, self.weight))
         return [half] if len(np.unique(self.labels[half > 0])) == len(np.unique(self.labels)) else []
-
-    def learned_ridge(self, point: Array) -> float:
-        """Return the ridge on the temperature's slopes of highest evidence, given the lines."""
-        logits = torch.from_numpy(_all_logits(self.x @ point[: self.size].reshape(self.shape).T))
-        labels = torch.from_numpy(self.labels)
-
-        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            inverse = torch.exp(-u.clamp(-_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))
-            nll, first, second = tempered(logits[rows], labels[rows], inverse)
-            return nll, -first * inverse, second * inverse.square()
-
-        return fit_linear(Rows(self.features), evaluate, quasi=False, sample_weight=self.weight).precision
