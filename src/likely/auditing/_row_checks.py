@@ -61,10 +61,11 @@ class Scorer:
         self.kinds = {name: kind for name, kind in sample.columns.kinds.items() if kind not in UNREAD}
         self.scorers = [check.scorer() for check in checks]
         self.stride, self.sampled, self.id = sample.stride, len(sample), sample.id
+        self.stand_ins = sample.stand_ins
 
     def __call__(self, block: Any, start: int) -> dict[str, Any]:
         """The scores of the rows of a block by name."""
-        frame = framed(block)
+        frame, _ = self.stand_ins.blanked(framed(block))
         rows = start + np.arange(len(frame))
         places = np.where(rows % self.stride == 0, rows // self.stride, self.sampled)
         typed = pd.DataFrame({name: as_kind(frame[name], kind) for name, kind in self.kinds.items()})

@@ -24,6 +24,7 @@ from likely.auditing._row_checks import MAX_COPIED, ROW_CHECKS, CopyCheck, RowCh
 from likely.auditing.checks import SAMPLE_CHECKS
 from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import Columns, read_columns
+from likely.auditing.columns.stand_ins import StandIns, Words
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
 from likely.auditing.odd_rows.one_cause_per_row import one_entry_per_row
@@ -57,6 +58,7 @@ def audit(
     features: Any = None,
     classes: Sequence[str] | None = None,
     id_column: str | None = None,
+    missing: Sequence[str] | None = None,
     accepted: Earlier | None = None,
     previous: Earlier | None = None,
     random_state: int = 0,
@@ -88,6 +90,8 @@ def audit(
         features: the input of the classifier's last layer, of the shape (rows, width).
         classes: the names of the classes, for ``logits``; None numbers them.
         id_column: the column that names rows. Rows are reported by that name, and no model uses the column.
+        missing: words and numbers that stand for a missing value, such as ``["NA", "-999"]``; empty if there are none.
+            None (the default) takes the usual words for that, and the report says which.
         accepted: findings that were marked as fine, to be left out: the file that the page saves, or its content.
         previous: an earlier audit's ``summary.json``, or its content: what it found is left out.
         random_state: seed of all random choices.
@@ -109,7 +113,7 @@ def audit(
     [3]
     """
     earlier = Accepted.read(accepted, "accepted") | Accepted.read(previous, "previous")
-    table = {"data": data, "target": target, "id_column": id_column}
+    table = {"data": data, "target": target, "id_column": id_column, "missing": missing}
     table["task"] = None if task == "auto" else task
     outputs = {"logits": logits, "labels": labels, "features": features, "classes": classes}
     of_table, of_outputs = ([name for name, own in given.items() if own is not None] for given in (table, outputs))
@@ -125,24 +129,33 @@ def audit(
     elif data is None:
         raise ValueError(f"{of_table[0]} needs a table" if of_table else "give a table, or logits and labels")
     else:
-        result = audit_table(data, target, task, random_state, progress, id_column)
+        result = audit_table(data, target, task, random_state, progress, id_column, missing)
     return result.without(earlier)
 
 
 def audit_table(
-    data: Any, target: str | None, task: str, seed: int, progress: Progress, id: str | None = None
+    data: Any,
+    target: str | None,
+    task: str,
+    seed: int,
+    progress: Progress,
+    id: str | None = None,
+    missing: Sequence[str] | None = None,
 ) -> Audit:
     """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets and leaks."""
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
     source, stride, gaps = _beyond_memory(data), 1, None
+    stand_ins = StandIns(missing, frozenset(readable(str(name)) for name in (target, id) if name is not None))
     if source is None:
         table = read_table(data)
+        frame, found = stand_ins.blanked(table.frame)
+        table, words = replace(table, frame=frame), (found,)
     else:
         stride = _stride(source)
-        of_blocks = _each(source, functools.partial(_sampled, stride=stride), "reading", progress)
-        missing, parts = zip(*of_blocks, strict=True)
+        sampled = functools.partial(_sampled, stand_ins=stand_ins, stride=stride)
+        missing, words, parts = zip(*_each(source, sampled, "reading", progress), strict=True)
         gaps, frame = sum(missing) / len(source), pd.concat(parts, ignore_index=True)
         table = replace(read_table(frame), name=source_name(data))
         if list(table.frame.columns) != list(frame.columns):
@@ -153,7 +166,9 @@ def audit_table(
     twins, identities = find_twins(columns, target), find_identities(columns)
     task = "none" if target is None else settle(columns, target, task)
     rows = len(table.frame) if source is None else len(source)
-    sample = Sample(table, columns, target, task, id, twins, identities, seed, progress, stride, rows, gaps)
+    sample = Sample(
+        table, columns, target, task, id, twins, identities, seed, progress, stride, rows, gaps, stand_ins, words
+    )
     checks = [check for kind in ROW_CHECKS if (check := kind.fit(sample)) is not None]
     told, about = Told(sample, table.frame, columns), (table.name, rows, task, target)
     if source is None:
@@ -215,10 +230,10 @@ def _stride(source: Source) -> int:
     return max(1, -(-len(source) // max(LEAST_SAMPLE, min(SAMPLE, SAMPLE_NUMBERS // source.width))))
 
 
-def _sampled(block: Any, start: int, stride: int) -> tuple[pd.Series[int], pd.DataFrame]:
-    """How many values of each column a block lacks, and its rows in the sample."""
-    frame = framed(block)
-    return frame.isna().sum(), frame.iloc[-start % stride :: stride].copy()
+def _sampled(block: Any, start: int, stand_ins: StandIns, stride: int) -> tuple[pd.Series[int], Words, pd.DataFrame]:
+    """How many values of each column a block lacks, what stands for some of them, and its rows in the sample."""
+    frame, words = stand_ins.blanked(framed(block))
+    return frame.isna().sum(), words, frame.iloc[-start % stride :: stride].copy()
 
 
 def _each(source: Source, compute: Any, what: str, progress: Progress) -> Iterator[Any]:
@@ -242,9 +257,9 @@ def _named(file: ScoreFile, checks: list[RowCheck]) -> list[Index]:
     return [harm.sort_values(ascending=False, kind="stable").index.to_numpy() for harm in harms]
 
 
-def _picked(block: Any, start: int, rows: Index) -> pd.DataFrame:
+def _picked(block: Any, start: int, stand_ins: StandIns, rows: Index) -> pd.DataFrame:
     """Some rows of a block."""
-    return framed(block).iloc[rows[(rows >= start) & (rows < start + len(block))] - start].copy()
+    return stand_ins.blanked(framed(block).iloc[rows[(rows >= start) & (rows < start + len(block))] - start])[0]
 
 
 def _with_worst(told: Told, source: Source, named: list[Index], checks: list[RowCheck]) -> Told:
@@ -258,7 +273,8 @@ def _with_worst(told: Told, source: Source, named: list[Index], checks: list[Row
     rows = rows[rows % sample.stride != 0]
     if not len(rows):
         return told
-    parts = _each(source, functools.partial(_picked, rows=rows), "looking at the worst rows", sample.progress)
+    picked = functools.partial(_picked, stand_ins=sample.stand_ins, rows=rows)
+    parts = _each(source, picked, "looking at the worst rows", sample.progress)
     return Told.of(sample, pd.concat(parts, ignore_index=True).set_index(pd.Index(rows)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from likely._rows.reading.table import Table
 from likely._typing import Index
 from likely.auditing.checks.copies import Twins
 from likely.auditing.columns.kinds import Columns, as_kind
+from likely.auditing.columns.stand_ins import StandIns, Words
 from likely.auditing.identities.identity import Identity
 from likely.auditing.results.audit import Progress
 
@@ -32,6 +34,8 @@ class Sample:
     stride: int
     rows: int  # of the whole table
     gaps: pd.Series[float] | None  # the share of missing values by column, where the sample is not the whole table
+    stand_ins: StandIns
+    words: Sequence[Words]  # that stood for missing values, by column, of each part of the table
 
     @property
     def leave_out(self) -> set[str]:

@@ -47,6 +47,10 @@ def audit_command(
     ] = None,
     task: Annotated[str, option("Kind of target: auto, classification or regression.", "KIND", _TABLE)] = "auto",
     id_column: Annotated[str | None, option("Column that names the rows.", "COLUMN", _TABLE)] = None,
+    missing: Annotated[
+        str | None,
+        option("Words and numbers that stand for a missing value, separated by commas: NA,-999.", "WORDS", _TABLE),
+    ] = None,
     accepted: Annotated[
         Path | None,
         option("File of findings that you marked as fine in an earlier report; they are left out.", "FILE", _REPORT),
@@ -96,6 +100,7 @@ def audit_command(
             target,
             task=task,
             id_column=id_column,
+            missing=None if missing is None else missing.split(","),
             accepted=accepted,
             previous=previous,
             logits=logits,

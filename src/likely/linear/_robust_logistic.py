@@ -220,7 +220,9 @@ class _Problem:
         """Return the inverse strength for each column, of highest evidence at the temperatures of a fit."""
         log_temperature = self.x[:, :-1] @ self.in_x(point)[1]
         trust = self.weight * np.exp(-np.maximum(log_temperature - median(log_temperature, self.weight), 0.0))
-        scale = fit_normal(Table(self.x[:, :-1], self.labels, trust), fit_intercept=True, max_iter=100)[2]
+        scale = fit_normal(
+            Table(self.x[:, :-1], self.labels.astype(np.float64), trust), fit_intercept=True, max_iter=100
+        )[2]
         return np.maximum(scale / mean_and_deviation(self.x[:, :-1], trust)[1], 1e-4) ** 2
 
     def loss(self, point: Array, weight: Array) -> tuple[float, Array]:

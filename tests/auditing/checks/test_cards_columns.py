@@ -49,7 +49,7 @@ def test_the_overview_counts_rows_columns_kinds_gaps_and_classes() -> None:
     table.loc[:59, "income"] = np.nan
     seen = ask(table, "churn", "classification")["overview"]
     assert seen.summary.startswith(
-        "600 rows, 5 columns: 2 numbers, 2 categories and 1 date. 2.0% of the cells are empty."
+        "600 rows, 5 columns: 2 numbers, 2 categories and 1 date. 2.0% of the values are missing."
     )
     assert "2 classes of churn: no (78%), yes (22%)." in seen.summary
     assert seen.numbers["gaps"] == {"income": 0.1}
@@ -100,6 +100,52 @@ def test_a_table_without_gaps_has_no_card_for_them_and_empty_rows_are_counted() 
     table = customers()
     table.loc[5, ["age", "income", "city"]] = np.nan
     assert ask(table, "churn", "classification")["gaps"].numbers["empty_rows"] == [5]
+
+
+def with_stand_ins() -> pd.DataFrame:
+    """Every 50th age is a dash, every 40th city unknown in one spelling or another, and of the incomes 20 are -999."""
+    table = customers().astype(object)
+    table.loc[::50, "age"], table.loc[::40, "city"], table.loc[40::80, "city"] = "-", "Unknown", "n/a"
+    table.loc[3::30, "income"] = -999.0
+    table["income"] = table["income"].astype(float)
+    return table
+
+
+def test_words_that_mean_missing_are_gaps_and_the_report_says_which() -> None:
+    report = likely.audit(with_stand_ins(), "churn")
+    found = {finding.name: finding for finding in report.findings}
+    assert found["gaps"].numbers["stand_ins"] == {"age": ["-"], "city": ["Unknown", "n/a"]}
+    assert found["gaps"].numbers["missing"] == {"age": 0.02, "city": 0.025}
+    assert "“-” in age, “Unknown” and “n/a” in city; the option missing says otherwise" in found["gaps"].summary
+    assert "cells" not in found  # a dash was "not a number" in each of twelve rows
+    assert list(why(found["columns"], "code")) == ["income"]
+    assert not why(found["columns"], "written")
+
+
+def test_the_user_says_what_means_missing() -> None:
+    found = {f.name: f for f in likely.audit(with_stand_ins(), missing=["-999", "Unknown"]).findings}
+    assert found["gaps"].numbers["missing"] == {"age": 0.02, "income": 0.0333, "city": 0.0133}
+    assert found["cells"].numbers["cells"] == 12
+    assert not why(found["columns"], "code")
+    nothing = {finding.name: finding for finding in likely.audit(with_stand_ins(), missing=[]).findings}
+    assert nothing["gaps"].numbers["missing"] == {"age": 0.02}  # a dash is no number
+    assert nothing["gaps"].numbers["stand_ins"] == {}
+
+
+def test_classes_signs_and_levels_called_none_are_no_gaps() -> None:
+    table = customers()
+    table["churn"] = np.where(table["churn"] == "no", "unknown", "NA")
+    table["rhesus"], table["pool"] = ["+", "-"] * 300, ["None", "small", "large"] * 200
+    assert "gaps" not in {finding.name for finding in likely.audit(table, "churn").findings}
+
+
+def test_words_that_mean_missing_in_a_table_in_blocks(in_blocks) -> None:
+    table = with_stand_ins().iloc[np.arange(3000) % 600].astype({"age": str})
+    short, long = likely.audit(table), likely.audit(in_blocks(table))
+    of_short, of_long = ({f.name: f.numbers for f in report.findings}["gaps"] for report in (short, long))
+    assert of_long["stand_ins"] == of_short["stand_ins"] == {"age": ["-"], "city": ["Unknown", "n/a"]}
+    overviews = [next(f.numbers["gaps"] for f in report.findings if f.name == "overview") for report in (short, long)]
+    assert overviews[0] == overviews[1]
 
 
 def test_columns_that_say_the_same() -> None:

@@ -83,12 +83,12 @@ def _numbers(headline: str) -> tuple[str, str, str]:
 
 def test_words_among_numbers_are_one_entry_for_each_frequent_word_and_one_for_the_rest() -> None:
     sizes = [str(own) for own in range(400)]
-    sizes[5:15] = ["unknown"] * 10
+    sizes[5:15] = ["large"] * 10
     sizes[20:26] = [f"{own} cm" for own in range(6)]
     report = likely.audit({"size": sizes, "x": np.arange(400) % 50})
     entries = [entry for entry in report.entries if entry.kind == "cells"]
     assert {entry.headline for entry in entries} == {
-        "10 rows: size is 'unknown': not a number",
+        "10 rows: size is 'large': not a number",
         "6 rows: size is not a number",
     }
     assert {suspect.headline for suspect in report.suspects} >= {"size is '3 cm': not a number"}
@@ -98,7 +98,7 @@ def test_one_row_is_not_rows() -> None:
     report = likely.audit({"a": [1.0]})
     assert found(report, "overview").summary.startswith("1 row, 1 column: 1 constant.")
     empty = likely.audit({"a": [None] * 30, "b": [None] * 30})
-    assert "All of the cells are empty" in found(empty, "overview").summary
+    assert "All of the values are missing" in found(empty, "overview").summary
     assert "Left out of the models: a, b (no value)." in empty.notes
 
 

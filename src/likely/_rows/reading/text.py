@@ -215,17 +215,15 @@ def mend_columns(frame: pd.DataFrame, delimiter: str, read: Read) -> list[str]:
     raw = read(usecols=doubtful, dtype=str, keep_default_na=False, na_values=[""]) if doubtful else frame[[]]
     words = raw.mask(raw.isin(GAPS))
     balance: dict[str, int] = {}  # of numbers with separators: those with a decimal comma less those with a point
-    classes: dict[str, set[str]] = {}
     for name in doubtful:
         present = words[name].dropna().str.strip()
-        meant = set(raw[name].dropna()) & GAPS
         comma, point, plain = (_share(present, pattern) for pattern in (_COMMA, _POINT, _PLAIN))
         if max(comma, point) >= MOSTLY and present.str.contains(_SEPARATED).any():
             balance[name] = round((comma - point) * len(present))
         elif _share(present, r"[+-]?\d+") == 1:
             frame[name] = words[name]
-        elif meant and plain < MOSTLY and raw[name].nunique() > 1:  # a single word in all is the way to write a gap
-            frame[name], classes[name] = raw[name], meant
+        elif plain < MOSTLY and raw[name].nunique() > 1:  # a single word in all is the way to write a gap
+            frame[name] = raw[name]
     total = sum(balance.values())
     usual = total > 0 or (total == 0 and delimiter != ",")
     commas = [name for name, more in balance.items() if more > 0 or (more == 0 and usual)]
@@ -239,9 +237,6 @@ def mend_columns(frame: pd.DataFrame, delimiter: str, read: Read) -> list[str]:
                 frame[name] = _numbers(cells, True)
                 points.append(str(name))
     notes = []
-    if classes:
-        kinds = listed([f"“{word}”" for word in sorted(set().union(*classes.values()))])
-        notes.append(f"In {listed(list(classes))}, {kinds} is read as text; only empty cells count as missing there.")
     for names, what in ((commas, "a decimal comma"), (points, "separated thousands")):
         if names:
             notes.append(f"Numbers with {what} were read in {listed(names)}.")

@@ -12,7 +12,7 @@ from likely.auditing.sample import Sample
 SAMPLE_CHECKS: tuple[Callable[[Sample], Finding | None], ...] = (
     lambda sample: overview(sample.columns, sample.target, sample.task, sample.rows, sample.gaps),
     lambda sample: odd_cells(sample.columns, sample.table.ragged, len(sample)),
-    lambda sample: gaps(sample.columns, sample.target, sample.task),
+    lambda sample: gaps(sample.columns, sample.target, sample.task, sample.words),
     lambda sample: faulty_columns(sample.table.frame, sample.columns, sample.target),
     lambda sample: order(sample.columns, sample.target),
 )

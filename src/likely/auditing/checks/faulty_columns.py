@@ -166,7 +166,7 @@ def codes(columns: Columns) -> Faults:
     >>> age = np.random.default_rng(0).integers(18, 80, 200)
     >>> age[:9] = -999
     >>> [why for _, why in codes(read_columns(pd.DataFrame({"age": age})))]
-    ['-999 in 9 rows, the others are 18 to 79: it may stand for a missing value']
+    ['-999 in 9 rows, the others are 18 to 79: if it means a missing value, name it in missing']
     """
     for name in columns.named("number", "date"):
         values = columns.typed[name].dropna().to_numpy(np.float64)
@@ -177,7 +177,7 @@ def codes(columns: Columns) -> Faults:
             if times >= _TIMES and (dates or _isolated(end, others, times / len(values))):
                 rest = "" if dates else f", the others are {number(others.min())} to {number(others.max())}"
                 shown = _DAYS[end] if dates else number(end)
-                yield name, f"{shown} in {counted(times, 'row')}{rest}: it may stand for a missing value"
+                yield name, f"{shown} in {counted(times, 'row')}{rest}: if it means a missing value, name it in missing"
                 values = others
 
 

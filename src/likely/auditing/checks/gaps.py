@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Mask
 from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import Columns, ranked
+from likely.auditing.columns.stand_ins import Words
 from likely.auditing.results.finding import Finding, number, percent
 
 _FEWEST = 5  # gaps, and values, that a test needs
@@ -35,12 +37,15 @@ class Dependence(NamedTuple):
     elsewhere: str = ""
 
 
-def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
+def gaps(columns: Columns, target: str | None, task: str, words: Iterable[Words] = ()) -> Finding | None:
     """Report how many values each column lacks, and whether that depends on the target.
 
     The test is a χ² test of gap by class (Fisher's for two by two), or a rank-sum test of the target between rows with
     and without a gap; p-values are corrected for the number of columns (Holm).
     """
+    stand_ins: dict[str, list[str]] = defaultdict(list)
+    for name, some in (pair for part in words for pair in part.items()):
+        stand_ins[name] = sorted({*stand_ins[name], *some})
     missing = columns.typed.drop(columns=[target] if target else []).isna()
     empty_rows = np.flatnonzero(missing.all(axis=1))
     share = missing.mean().drop(columns.named("empty", "name"), errors="ignore")
@@ -67,9 +72,10 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
     return Finding(
         "gaps",
         "Missing values",
-        " ".join(_sentences(share[most], by, depend, target, len(empty_rows))),
+        " ".join(_sentences(share[most], stand_ins, by, depend, target, len(empty_rows))),
         numbers={
             "missing": share.round(4).to_dict(),
+            "stand_ins": stand_ins,
             "depend_on_target": depend,
             "empty_rows": empty_rows[:100].tolist(),
         },
@@ -79,11 +85,14 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
 
 
 def _sentences(
-    share: pd.Series[float], by: pd.DataFrame, depend: list[str], target: str | None, empty_rows: int
+    share: pd.Series[float], stand_ins: Words, by: pd.DataFrame, depend: list[str], target: str | None, empty_rows: int
 ) -> Iterator[str]:
     if len(share):
         shown = listed([f"{name} {part:.1%}" for name, part in share.items()], most=3)
         yield f"{len(share):,} column{'s have' if len(share) > 1 else ' has'} missing values: {shown}."
+    if stand_ins:
+        read = [f"{' and '.join(f'“{word}”' for word in words)} in {name}" for name, words in stand_ins.items()]
+        yield f"Taken for missing values: {listed(read, most=4)}; the option missing says otherwise."
     if empty_rows:
         yield counted(empty_rows, "row is", "rows are") + " empty throughout."
     if depend:

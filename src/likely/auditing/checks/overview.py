@@ -61,7 +61,7 @@ def overview(
     size, missing = f"{counted(rows, 'row')}, {counted(len(gaps), 'column')}", float(gaps.mean())
     # A share is all only where all are, and none only where none is.
     share = "All" if missing == 1 else f"{min(max(missing, 0.001), 0.999):.1%}" if missing else ""
-    empty = f" {share} of the cells are empty." if missing else " No cell is empty."
+    empty = f" {share} of the values are missing." if missing else " No value is missing."
     return Finding(
         "overview",
         "Overview",
