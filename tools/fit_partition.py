@@ -1,4 +1,4 @@
-"""Fit the coefficients of ``likely._numerics.partition`` and write ``src/likely/_numerics/partition_table.py``.
+"""Fit the coefficients of ``likely._numerics.partition`` and write ``src/likely/_numerics/partition.json``.
 
 The reference is the trapezoid rule in 80-bit floats, which converges exponentially here: with
 b = |α - 2| and x = √b sinh v up to α = 4, in x itself above. The test suite checks the result against
@@ -7,6 +7,7 @@ mpmath, which this script never calls. Needs a platform whose long double has 64
     python tools/fit_partition.py
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 Real = np.longdouble
 HALF_LOG_2PI = Real("0.918938533204672741780329736405617639861")
 LOG_PI_SQRT2 = Real("1.491303476129372828852043412082146995685")
-OUT = Path(__file__).parents[1] / "src" / "likely" / "_partition_table.py"
+OUT = Path(__file__).parents[1] / "src" / "likely" / "_numerics" / "partition.json"
 
 
 def log_partition(alpha: Real) -> Real:
@@ -83,24 +84,21 @@ def fit(terms: tuple[int, int, int, int], corrections: int) -> tuple[np.ndarray,
     return q, r
 
 
-def literal(name: str, table: np.ndarray, digits: int) -> str:
-    rows = []
-    for row in table:
-        numbers = ", ".join(f"{float(c):.{digits}g}" if c else "0.0" for c in row)
-        rows.append(f"    ({numbers}),")
-    return f"{name} = (\n" + "\n".join(rows) + "\n)\n"
+def shown(name: str, table: np.ndarray, digits: int) -> str:
+    """A table by its name as JSON, a line per row."""
+    rows = (json.dumps([float(f"{c:.{digits}g}") for c in row]) for row in table.astype(float))
+    return f'"{name}": [\n  ' + ",\n  ".join(rows) + "\n]"
 
 
 def main() -> None:
     double, single = fit((36, 24, 24, 24), corrections=4), fit((18, 14, 14, 14), corrections=3)
-    OUT.write_text(
-        '"""Chebyshev coefficients of log Z(α), written by tools/fit_partition.py. Do not edit."""\n\n'
-        "# fmt: off\n"
-        + literal("Q_DOUBLE", double[0], 17)
-        + literal("R_DOUBLE", double[1], 17)
-        + literal("Q_SINGLE", single[0], 10)
-        + literal("R_SINGLE", single[1], 10)
-    )
+    tables = [
+        shown("Q_DOUBLE", double[0], 17),
+        shown("R_DOUBLE", double[1], 17),
+        shown("Q_SINGLE", single[0], 10),
+        shown("R_SINGLE", single[1], 10),
+    ]
+    OUT.write_text("{" + ",\n".join(tables) + "}\n")
 
 
 if __name__ == "__main__":

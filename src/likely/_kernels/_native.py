@@ -18,7 +18,7 @@ from numpy.polynomial.chebyshev import cheb2poly
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._numerics import partition_table as table
+from likely._numerics.partition import COEFFICIENTS
 
 KINDS = ("normal", "laplace", "student_t", "robust", "bernoulli")
 PARTS, TERMS = 4, 10  # as in location.cpp
@@ -54,8 +54,9 @@ def partition(parts: int, terms: int) -> tuple[NDArray[np.float32], NDArray[np.f
     ((10, 16), (3, 16))
     """
     ends = np.linspace(0, 1, parts + 1)
-    q, r = np.zeros((terms, 4 * parts)), np.zeros((len(table.R_SINGLE[0]), 4 * parts))
-    for piece, (series, factor) in enumerate(zip(table.Q_SINGLE, table.R_SINGLE, strict=True)):
+    pieces, factors = COEFFICIENTS["Q_SINGLE"], COEFFICIENTS["R_SINGLE"]
+    q, r = np.zeros((terms, 4 * parts)), np.zeros((len(factors[0]), 4 * parts))
+    for piece, (series, factor) in enumerate(zip(pieces, factors, strict=True)):
         whole = Chebyshev(series, domain=[0, 1])
         powers = Chebyshev(factor, domain=[0, 1]).convert(kind=Polynomial).coef
         for part in range(parts):

@@ -15,17 +15,21 @@ like :math:`b \log b` with :math:`b = |\alpha - 2|`: a spline cannot follow that
 [3, ∞]      0                             1         3/α        0
 ==========  ============================  ========  =========  =============================
 
-Q and R are Chebyshev series (tools/fit_partition.py fits them; a table for each precision).
+Q and R are Chebyshev series, whose coefficients tools/fit_partition.py writes: a table for each precision.
 """
 
+import json
 import math
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from likely._numerics import partition_table as table
 from likely._numerics.special import with_slopes
+
+# Q_SINGLE and others: a row for each piece of [0, ∞), shorter ones filled up with zeros.
+COEFFICIENTS: dict[str, list[list[float]]] = json.loads(Path(__file__).with_suffix(".json").read_text())
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LOG_PI_SQRT2 = math.log(math.pi * math.sqrt(2))
@@ -85,21 +89,22 @@ def _clenshaw(coefficients: Tensor, piece: Tensor, t: Tensor) -> tuple[Tensor, T
     return value, slope
 
 
-def _as_tensors(dtype: torch.dtype, *tables: tuple[tuple[float, ...], ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.tensor(t, dtype=dtype).T.contiguous() for t in tables)
+def _as_tensors(precision: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    return tuple(torch.tensor(COEFFICIENTS[f"{kind}_{precision}"], dtype=dtype).T.contiguous() for kind in "QR")
 
 
-_SINGLE = _as_tensors(torch.float32, table.Q_SINGLE, table.R_SINGLE)
-_DOUBLE = _as_tensors(torch.float64, table.Q_DOUBLE, table.R_DOUBLE)
+_SINGLE, _DOUBLE = _as_tensors("SINGLE", torch.float32), _as_tensors("DOUBLE", torch.float64)
 
 
-@cache
 def _copies(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
     return tuple(t.to(device) for t in (_DOUBLE if dtype == torch.float64 else _SINGLE))
+
+
+_kept_copies = cache(_copies)
 
 
 def _tables(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
     # The compiler cannot look into a cache; it folds the copy into its graph instead.
     if device.type == "cpu" or torch.compiler.is_compiling():
-        return tuple(t.to(device) for t in (_DOUBLE if dtype == torch.float64 else _SINGLE))
-    return _copies(dtype, device)
+        return _copies(dtype, device)
+    return _kept_copies(dtype, device)
