@@ -14,13 +14,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from likely._typing import FilePath
+
 _ABANDONED = 3600  # seconds without a write after which an unfinished file is that of a process that is no more
 # Of a write that fails half-way: such errors do not carry the name of the file.
 _NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS") if hasattr(errno, name)}
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: FilePath) -> Iterator[Path]:
     """A new, empty file in the folder of ``path`` to write to; it takes the place of ``path`` at the end of the block.
 
     A process killed at any time, a full disk or any other error leave the old file whole; a kill leaves a hidden
@@ -119,7 +121,7 @@ def _remove_abandoned(folder: Path, prefix: str) -> None:
 
 
 @contextmanager
-def naming(path: str | os.PathLike[str], beside: Path | None = None) -> Iterator[None]:
+def naming(path: FilePath, beside: Path | None = None) -> Iterator[None]:
     """Let errors of writing name the destination, which the user knows; those of other files keep their names."""
     try:
         yield
@@ -141,7 +143,7 @@ def _fsync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, str | os.PathLike[str] | None]) -> None:
+def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, FilePath | None]) -> None:
     """Refuse to write over a file that is read, by whatever path, symbolic or hard link it is named, or over a folder.
 
     The names of the inputs are what an error calls them; None stands for one that is not given.

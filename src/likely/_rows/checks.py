@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
 from likely._typing import Array
@@ -18,7 +17,7 @@ Fitted = TypeVar("Fitted")
 Result = TypeVar("Result")
 
 
-def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> NDArray[np.float64] | None:
+def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> Array | None:
     """Return the number of rows that each row of X counts for, or None where no weights are given."""
     if sample_weight is None:
         return None
@@ -27,11 +26,11 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> N
     return rule(weight) if counts else weight
 
 
-def block_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
+def block_weight(sample_weight: Any, X: Any) -> Array:
     """Check and return the weights of rows, which may all be zero."""
     n: int = _num_samples(X)
     array = sample_weight.detach().cpu() if hasattr(sample_weight, "detach") else sample_weight
-    weight: NDArray[np.float64] = np.asarray(array, dtype=np.float64)
+    weight: Array = np.asarray(array, dtype=np.float64)
     if weight.ndim == 0:
         weight = np.full(n, weight)
     if weight.shape != (n,):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from likely._rows.blocks import Rows, row_blocks
-from likely._typing import Index
+from likely._typing import Floats, Index, Values
 
 Keys = NDArray[np.uint64]
 Split = tuple[Index, Index]
@@ -50,7 +50,7 @@ def frame_keys(frame: Any) -> Keys:
     return pd.util.hash_pandas_object(frame, index=False).to_numpy()
 
 
-def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
+def exact_keys(table: Floats) -> tuple[Keys, Keys]:
     """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too."""
     draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
     factors = 2 * draw + 1
@@ -85,7 +85,7 @@ def _unit(largest: float) -> float:
     return float(2.0 ** -max(min(math.frexp(largest)[1], 1020), -1020))
 
 
-def _sums(table: NDArray[Any], rounded: bool = False) -> Keys:
+def _sums(table: Values, rounded: bool = False) -> Keys:
     """Return keys of rows of numbers up to one, in single precision, so that copies in either precision agree."""
     bits: Any = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
     if rounded:  # to the nearest of those whose last eight bits are zero
@@ -99,7 +99,7 @@ def _digest(row: Any) -> int:
 
 
 def fold_numbers(
-    keys: Keys, cv: int, *, random_state: int = 0, ties: NDArray[Any] | None = None, strata: NDArray[Any] | None = None
+    keys: Keys, cv: int, *, random_state: int = 0, ties: Values | None = None, strata: Values | None = None
 ) -> Index:
     """Return the fold of every row: equal rows share one, unless there are fewer than two distinct rows per fold.
 
@@ -119,7 +119,7 @@ def fold_numbers(
     return number
 
 
-def _places(keys: Keys, kinds_needed: int, cv: int, ties: NDArray[Any]) -> Index:
+def _places(keys: Keys, kinds_needed: int, cv: int, ties: Values) -> Index:
     """Return numbers whose remainders are the folds; equal rows share one if there are enough distinct rows."""
     kinds, kind = np.unique(keys, return_inverse=True)
     if len(kinds) >= MIN_HASHED_ROWS * cv:

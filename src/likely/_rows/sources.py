@@ -12,14 +12,14 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from likely._rows.stored_tables import Dask, Files, Source, drawn, is_dask, is_files, is_one_file, names_files
+from likely._typing import Values
 
 __all__ = ["Source", "drawn", "is_files", "is_one_file", "names_files"]  # besides what is defined here
 
 _WIDE = ("logits", "features", "samples", "quantiles")  # arguments with several numbers per row; all others have one
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Values]
 
 
 def is_source(X: Any) -> bool:
@@ -124,7 +124,7 @@ class _OfBlock:
     fitted: Any  # a copy, because the estimator may be fitted again
     split: Split
     options: dict[str, Any]
-    none: NDArray[Any]
+    none: Values
 
     def __call__(self, *block: Any) -> Any:
         arrays = self.split(*block)

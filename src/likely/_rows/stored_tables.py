@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+from likely._typing import Values
+
 T = TypeVar("T")
 BLOCK_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
 MAX_AT_ONCE = 16  # blocks whose results are in memory at once
@@ -44,7 +46,7 @@ class Source(ABC):
         """Yield ``call(block, …)`` of every block, in the order of the rows."""
 
     @abstractmethod
-    def map_rows(self, compute: Callable[..., Any], none: NDArray[Any]) -> Any:
+    def map_rows(self, compute: Callable[..., Any], none: Values) -> Any:
         """Return the results of ``compute`` for all rows, in the table's own kind; ``none`` is that for no rows."""
 
     def parts_of(self, other: Any) -> Sequence[Any]:
@@ -185,7 +187,7 @@ class Dask(Source):
         """See :meth:`Source.run`."""
         return _by_dask(call, zip(self.blocks, *parts, strict=True))
 
-    def map_rows(self, compute: Callable[..., Any], none: NDArray[Any]) -> Any:
+    def map_rows(self, compute: Callable[..., Any], none: Values) -> Any:
         """Return a Dask array for an array, a Dask series or frame for a frame; nothing is computed yet."""
         from dask.delayed import delayed
 
@@ -309,7 +311,7 @@ class Files(Source):
         """The number of rows of each block, which Parquet stores in its header."""
         return [piece.rows for piece in self._pieces()]
 
-    def map_rows(self, compute: Callable[..., Any], none: NDArray[Any]) -> Any:
+    def map_rows(self, compute: Callable[..., Any], none: Values) -> Any:
         """Return a NumPy array."""
         result = np.empty((len(self), *none.shape[1:]), none.dtype)
         for start, part in zip(self.starts, self.each(compute), strict=True):

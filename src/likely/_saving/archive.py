@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from likely._files import replacing
 from likely._saving.codec import Array, Codec, RecordReader, RecordWriter, Unsaved
 from likely._saving.header import new_header, parsed, reading
+from likely._typing import FilePath
 
 HEADER = "header.json"
 DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that equal models are saved as equal files
@@ -27,7 +27,7 @@ def packed(codec: Codec, estimator: Any) -> tuple[dict[str, Any], dict[str, Arra
         raise TypeError(f"the model is not saved: {error}") from error
 
 
-def write_archive(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def write_archive(path: FilePath, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write a file, or leave the old one as it was."""
     text = json.dumps(header, allow_nan=False, ensure_ascii=True)
     with (
@@ -40,7 +40,7 @@ def write_archive(path: str | os.PathLike[str], header: Mapping[str, Any], array
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
-def read_archive(codec: Codec, path: str | os.PathLike[str], name: str, predict: Callable[[Any], object]) -> Any:
+def read_archive(codec: Codec, path: FilePath, name: str, predict: Callable[[Any], object]) -> Any:
     """Return the estimator in a file, whose class has the name ``name``; an error says why it is not read.
 
     ``predict`` is called with the estimator: its errors are those of a damaged file.

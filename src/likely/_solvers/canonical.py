@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from likely._rows.contents import exact_keys
-from likely._typing import Array, Index
+from likely._typing import Array, Index, Mask, Values
 
 _LARGEST = 1e75  # products of squares of larger numbers, or of smaller ones than its inverse, exceed float64
 
@@ -83,6 +82,6 @@ def _sorted_rows(x: Array, y: Array) -> tuple[Index, Index]:
     return rows, np.flatnonzero(new)
 
 
-def _is_new(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _is_new(values: Values) -> Mask:
     """Return whether each value differs from the one before."""
     return np.append(True, values[1:] != values[:-1])

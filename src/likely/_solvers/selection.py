@@ -1,11 +1,12 @@
 """Whether a gain on held-out rows is real: whether it exceeds a number of its standard errors."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from likely._typing import Values
 
 
 class HeldOutGain(NamedTuple):
@@ -24,7 +25,7 @@ class HeldOutGain(NamedTuple):
         return self.total / self.error if self.error > 0 else math.copysign(math.inf, self.total)
 
 
-def held_out_gain(gain: Tensor | NDArray[Any], weight: Tensor | NDArray[Any] | None = None) -> HeldOutGain:
+def held_out_gain(gain: Tensor | Values, weight: Tensor | Values | None = None) -> HeldOutGain:
     """Sum the gains of held-out rows.
 
     Example:

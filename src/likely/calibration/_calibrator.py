@@ -17,7 +17,7 @@ from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing
 from likely._rows.contents import Keys, contents
 from likely._rows.sources import by_blocks, spooled
-from likely._typing import Array
+from likely._typing import Array, Values
 from likely.calibration._held_out import HeldOutRows, check_features, check_weight
 from likely.functional import softmax_nll
 
@@ -105,7 +105,7 @@ def _as_rows(logits: Any, name: str) -> Rows:
     return Rows(array if isinstance(array, Tensor) or array.dtype.kind == "f" else array.astype(np.float64))
 
 
-def check_truths(labels: NDArray[Any], classes: int) -> None:
+def check_truths(labels: Values, classes: int) -> None:
     """Raise an error for labels that are true or false where there are more classes than two."""
     if labels.dtype.kind == "b" and classes > 2:
         raise ValueError(f"y holds booleans, but there are {classes} classes: give class numbers or names")

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import optimize
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from likely._rows.contents import fold_numbers, splits_of
-from likely._typing import Array
+from likely._typing import Array, Mask
 from likely.calibration._calibrator import Calibrator, LabelledLogits, Labels
 from likely.calibration._temperature import GlobalTemperature
 
@@ -131,7 +130,7 @@ class PlattScaling(_OneVersusRest):
         :class:`IsotonicCalibration`; :class:`GlobalTemperature`, with one parameter for all classes.
     """
 
-    def _curve(self, odds: Array, positive: NDArray[np.bool_], weight: Array) -> Sigmoid:
+    def _curve(self, odds: Array, positive: Mask, weight: Array) -> Sigmoid:
         size = float(np.abs(odds).max()) or 1.0
         # Equal odds carry no information: the class gets its share.
         units = odds / size if np.ptp(odds) > 1e-9 * size else np.zeros_like(odds)
@@ -168,7 +167,7 @@ class IsotonicCalibration(_OneVersusRest):
         :class:`PlattScaling`; :class:`IsotonicScale` for regressors.
     """
 
-    def _curve(self, odds: Array, positive: NDArray[np.bool_], weight: Array) -> Polygon:
+    def _curve(self, odds: Array, positive: Mask, weight: Array) -> Polygon:
         floor = 1 / (weight.sum() * self.n_classes_)
         model = IsotonicRegression(y_min=floor, y_max=1 - floor, out_of_bounds="clip")
         model.fit(odds, positive.astype(np.float64), sample_weight=weight)

@@ -25,7 +25,7 @@ from torch.distributions import Distribution
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import Split, fold_numbers, row_keys, splits_of
 from likely._rows.sources import by_blocks, is_source, refuse_blocks
-from likely._typing import Array
+from likely._typing import Array, Values
 from likely.calibration._calibrator import Calibrator, check_truths
 from likely.calibration._choice import make_calibrator
 from likely.calibration._scale import ScaleCalibrator
@@ -107,17 +107,17 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         """Return what the calibrator is fitted to, of outputs for rows that were new to the estimator."""
         return outputs
 
-    def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[Any]:
+    def _targets(self, y: Values, fitted: Any = None) -> Values:
         """Return the targets of the calibrator; ``fitted`` is the estimator, where it is fitted already."""
         return y
 
-    def _check_folds(self, targets: NDArray[Any], weight: Weight, folds: list[Split]) -> None:
+    def _check_folds(self, targets: Values, weight: Weight, folds: list[Split]) -> None:
         """Raise an error for folds whose training rows lack what the estimator needs."""
 
     def _features(self, X: Any, fit: bool = False) -> Any:
         return None if self.features is None else self.features(X)
 
-    def _cross_fit(self, X: Any, y: NDArray[Any], weight: Weight, fit_params: dict[str, Any]) -> tuple[Any, ...]:
+    def _cross_fit(self, X: Any, y: Values, weight: Weight, fit_params: dict[str, Any]) -> tuple[Any, ...]:
         """Fit the estimator to all rows; return out-of-fold outputs, with the targets, features and weights there."""
         targets, params = self._targets(y), self._fit_params(weight, fit_params)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
@@ -144,7 +144,7 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         return fit_params
 
 
-def _fit(estimator: Any, X: Any, y: NDArray[Any], rows: Any, params: dict[str, Any]) -> Any:
+def _fit(estimator: Any, X: Any, y: Values, rows: Any, params: dict[str, Any]) -> Any:
     arguments = _check_method_params(X, params, rows)
     return clone(estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **arguments)
 
@@ -221,7 +221,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         return self._answer(X, "predict_proba")
 
     @by_blocks_or_texts(dtype=lambda classifier: classifier.classes_.dtype)
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Values:
         """Return the class of highest calibrated probability.
 
         Args:
@@ -256,7 +256,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         logits = _as_logits(*_scores(self.estimator_, X, self.classes_), self.floor_)
         return np.asarray(getattr(self.calibrator_, method)(logits, self._features(X)))
 
-    def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[np.int64]:
+    def _targets(self, y: Values, fitted: Any = None) -> NDArray[np.int64]:
         self.classes_ = np.unique(y) if fitted is None else np.asarray(fitted.classes_)
         return _encode(y, self.classes_)
 
@@ -268,7 +268,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         self.floor_ = _floor(scores) if probabilities else 0.0
         return (_as_logits(scores, probabilities, self.floor_),)
 
-    def _check_folds(self, targets: NDArray[Any], weight: Weight, folds: list[Split]) -> None:
+    def _check_folds(self, targets: Values, weight: Weight, folds: list[Split]) -> None:
         counted = np.ones(len(targets), dtype=bool) if weight is None else weight > 0
         if len(np.unique(targets[counted])) < 2:
             raise ValueError("the rows of positive weight hold one class: to calibrate, there must be two or more")
@@ -281,7 +281,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
                 )
 
 
-def _scores(estimator: Any, X: Any, classes: NDArray[Any]) -> tuple[Array, bool]:
+def _scores(estimator: Any, X: Any, classes: Values) -> tuple[Array, bool]:
     """Return one score per class for each row, and whether they are probabilities (else logits)."""
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
@@ -306,7 +306,7 @@ def _as_logits(scores: Array, probabilities: bool, floor: float) -> Array:
     return np.log(np.maximum(scores, floor)) if probabilities else scores
 
 
-def _encode(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+def _encode(y: Values, classes: Values) -> NDArray[np.int64]:
     """Return labels as their positions in ``classes``."""
     check_truths(y, len(classes))
     unknown = np.setdiff1d(y, classes).tolist()

@@ -1,7 +1,6 @@
 """Fitted calibrators as plain JSON: numbers that any language reads, and no code."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +11,7 @@ from likely._files import replacing
 from likely._saving.codec import SMALLEST, Codec, Numbers, RecordReader, RecordWriter, Unsaved, shown
 from likely._saving.header import new_header, parsed, reading, whole
 from likely._solvers.evidence import Solution
+from likely._typing import FilePath
 from likely.calibration._calibrator import Calibrator
 from likely.calibration._choice import (
     METHODS,
@@ -63,7 +63,7 @@ CODECS = {
 }
 
 
-def save(calibrator: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None) -> None:
+def save(calibrator: Any, path: FilePath, *, about: dict[str, Any] | None = None) -> None:
     """Write a fitted calibrator to a JSON file that :func:`load`, or a program in any language, reads.
 
     Numbers are restored exactly. An existing file is replaced in one move, or not at all.
@@ -105,7 +105,7 @@ def save(calibrator: Any, path: str | os.PathLike[str], *, about: dict[str, Any]
         raise OSError(error.errno, f"{error.strerror}; the model was not saved", str(path)) from error
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: FilePath) -> Any:
     """Read a fitted calibrator from a file that :func:`save` or ``likely calibrate`` wrote.
 
     The file holds numbers; no code in it is run. Arguments that JSON cannot hold, such as a random generator or a
@@ -138,7 +138,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     return load_with_notes(path)[0]
 
 
-def load_with_notes(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+def load_with_notes(path: FilePath) -> tuple[Any, Any]:
     """Return the fitted calibrator in a file, and the notes stored with it, in which anything may be."""
     file = Path(path)
     with reading(file):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from likely._files import keep_inputs, loading, writable
 from likely._rows.sources import Source, is_one_file, source_of
+from likely._typing import Index, Values
 
-Array = NDArray[Any]
+Array = Values
 TASKS = {"classification": ("logits", "labels"), "regression": ("mean", "target")}  # the predictions and the truth
 ALSO = {"logits": ("probabilities", "probability"), "labels": ("label",), "target": ("y",)}  # other usual names
 
@@ -45,7 +45,7 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.predicted)
 
-    def rows(self, rows: NDArray[np.intp]) -> Outputs:
+    def rows(self, rows: Index) -> Outputs:
         """Some of the rows."""
         arrays: dict[str, Any] = {name: own[rows] for name, own in vars(self).items() if isinstance(own, np.ndarray)}
         return replace(self, **arrays)

@@ -10,6 +10,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
+from likely._typing import FilePath
 from likely.calibration import (
     AutoCalibrator,
     CalibratedModule,
@@ -87,7 +88,7 @@ def _exported(module: nn.Module, example_inputs: Sequence[Any]) -> tuple[torch.e
         return torch.export.export(module.eval(), inputs, dynamic_shapes=packed), outputs
 
 
-def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.PathLike[str]) -> None:
+def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: FilePath) -> None:
     """Write a module to an ONNX file, with the outputs that :func:`export` gives it.
 
     The inputs are named ``input``, or ``input_0``, ``input_1`` … where there are several; the outputs are ``logits``

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 from mapie.conformity_scores import BaseRegressionScore  # type: ignore[import-untyped,unused-ignore]
-from numpy.typing import NDArray
+
+from likely._typing import Array
 
 __all__ = ["ScaledScore"]
 
@@ -49,7 +50,7 @@ class ScaledScore(BaseRegressionScore):
         super().__init__(sym=sym, consistency_check=False)
         self.estimator = estimator
 
-    def get_signed_conformity_scores(self, y: Any, y_pred: Any, X: Any = None, **kwargs: Any) -> NDArray[np.float64]:
+    def get_signed_conformity_scores(self, y: Any, y_pred: Any, X: Any = None, **kwargs: Any) -> Array:
         """Divide residuals by predicted scales; MAPIE calls this.
 
         Args:
@@ -66,9 +67,7 @@ class ScaledScore(BaseRegressionScore):
         """
         return (np.asarray(y) - np.asarray(y_pred)) / self._scale(X)
 
-    def get_estimation_distribution(
-        self, y_pred: Any, conformity_scores: Any, X: Any = None, **kwargs: Any
-    ) -> NDArray[np.float64]:
+    def get_estimation_distribution(self, y_pred: Any, conformity_scores: Any, X: Any = None, **kwargs: Any) -> Array:
         """Add scores times predicted scales to predictions; MAPIE calls this.
 
         Args:
@@ -82,7 +81,7 @@ class ScaledScore(BaseRegressionScore):
         """
         return np.asarray(y_pred) + np.asarray(conformity_scores) * self._scale(X)[:, None]
 
-    def _scale(self, X: Any) -> NDArray[np.float64]:
+    def _scale(self, X: Any) -> Array:
         if X is None:
             raise ValueError("ScaledScore needs X: use it with SplitConformalRegressor, which passes X")
         scale = np.asarray(self.estimator.predict(X, return_std=True)[1], dtype=np.float64)

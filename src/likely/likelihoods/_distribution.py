@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import elementwise
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -15,6 +14,7 @@ from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
 from likely._rows.blocks import row_blocks
+from likely._typing import Values
 
 EACH: dict[str, Any] = {"reduction": "none", "validate_args": False}
 Function = Callable[..., Any]
@@ -254,7 +254,7 @@ class _Sloped(torch.autograd.Function):
         )
 
 
-Array = NDArray[Any]
+Array = Values
 NODES = 24
 
 

@@ -3,16 +3,18 @@
 Metrics run on the CPU and sum in float64. A mistake raises a one-line error that names the argument and the remedy.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 from typing_extensions import TypeAliasType  # a dependency of torch; in typing from Python 3.12 on
 
+from likely._typing import Values
+
 # Named aliases, so that signatures in the documentation show Array instead of its definition.
-Array = TypeAliasType("Array", NDArray[Any])
+Array = TypeAliasType("Array", Values)
 Input = TypeAliasType("Input", ArrayLike | Tensor)
 
 

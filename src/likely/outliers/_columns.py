@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from likely._rows.blocks import row_blocks
 from likely._rows.columns import as_codes, as_numbers, each_column, is_frame, level_codes
 from likely._rows.contents import exact_keys
-from likely._typing import Array
+from likely._typing import Array, Index
 from likely.outliers.threshold import quantiles
 
 _BLOCK_NUMBERS = 1 << 16  # few enough to stay in the cache
@@ -35,9 +34,9 @@ class Distinct:
     """
 
     weight: Array  # of every row of the table, in such units
-    first: NDArray[np.intp]  # where each different row is first met; sorted by a key of its values
+    first: Index  # where each different row is first met; sorted by a key of its values
     mass: Array  # of each of these
-    place: NDArray[np.intp]  # of every row of the table, which of these it is; -1 if it has no weight
+    place: Index  # of every row of the table, which of these it is; -1 if it has no weight
 
     @property
     def left_out(self) -> Array:
@@ -163,7 +162,7 @@ class Columns:
         return cls(levels, *_units(table, rows.weight)), table, rows
 
     @property
-    def categories(self) -> NDArray[np.intp]:
+    def categories(self) -> Index:
         """The features that are categories, or numbers of which most are one value."""
         return np.flatnonzero([level is not None for level in self.levels])
 

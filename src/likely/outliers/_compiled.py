@@ -7,10 +7,9 @@ from functools import cache
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from likely._kernels._native import load
-from likely._typing import Array
+from likely._typing import Array, Index, Values
 from likely.outliers._columns import Columns
 from likely.outliers._row_scores import Histograms, Nearest, Tails
 from likely.outliers._scatter import Covariance
@@ -35,13 +34,13 @@ class Compiled:
     """A fitted detector as the compiled code reads it: the struct ``Detector`` of scores.cpp."""
 
     numbers: tuple[int, ...]  # the fields of the struct, in its order
-    arrays: tuple[NDArray[Any], ...]
+    arrays: tuple[Values, ...]
     df: float
 
     @classmethod
     def of(
         cls,
-        column: NDArray[np.intp],
+        column: Index,
         units: Columns,
         covariance: Covariance,
         tails: Tails,

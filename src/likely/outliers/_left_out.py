@@ -3,16 +3,15 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Mask
 from likely.outliers._columns import Distinct
 
 FOLDS = 10
 _MAX_HELD_OUT = 1000  # rows that are held out say where the threshold is
 
 
-def left_out(rows: Distinct, fits: int, random: np.random.RandomState) -> NDArray[np.bool_]:
+def left_out(rows: Distinct, fits: int, random: np.random.RandomState) -> Mask:
     """Of each of so many fits at most, the rows of the table that it is not to see: an array of shape (fits, rows).
 
     Equal rows are left out together, and where many rows are at hand only some are left out at all.
@@ -24,14 +23,14 @@ def left_out(rows: Distinct, fits: int, random: np.random.RandomState) -> NDArra
     return (rows.place >= 0) & (fold[rows.place] == np.arange(fits)[:, None])
 
 
-def weights_without(rows: Distinct, out: NDArray[np.bool_]) -> Array:
+def weights_without(rows: Distinct, out: Mask) -> Array:
     """The weights of rows in each fit: of rows left out none, or one unit less where many rows are equal."""
     mass = np.where(rows.place >= 0, rows.mass[rows.place], 0.0)
     share_left = np.where(mass > 2, 1 - 1 / np.maximum(mass, 1), 0.0)
     return rows.weight * np.where(out, share_left, 1.0)
 
 
-def as_of_all(scores: Array, out: NDArray[np.bool_], fitted: Array, power: float) -> Array:
+def as_of_all(scores: Array, out: Mask, fitted: Array, power: float) -> Array:
     """Scores of rows left out, as a fit to all rows would have them: by one to fewer rows they are too high.
 
     What is compared are quantiles: those of rows left ``out`` lie above those of rows that a fit has seen. A part of

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from likely._rows.blocks import row_blocks
-from likely._typing import Array
+from likely._typing import Array, Floats, Index
 from likely.outliers._columns import Distinct
 
 _BINS = 50
@@ -130,7 +129,7 @@ class Histograms:
         share = (count + 0.5) / np.maximum(self.total - less, 1.0)
         return _usual_where_missing(-np.log(share), z, self.usual)
 
-    def _place(self, z: Array) -> NDArray[np.intp]:
+    def _place(self, z: Array) -> Index:
         """Which of the bins of all columns each value is in; a missing value is in none, and said to be in the first.
 
         Arrays are changed in place: this is read for every value of a table.
@@ -153,7 +152,7 @@ class Nearest:
     is not its own neighbour: of rows at no distance one is passed over.
     """
 
-    centres: NDArray[np.floating]  # draws × rows × columns
+    centres: Floats  # draws × rows × columns
 
     @classmethod
     def learn(cls, w: Array, rows: Distinct, random: np.random.RandomState) -> Self:
@@ -193,7 +192,7 @@ class Nearest:
             total += np.square(w - centres[squares.argmin(0)])
         return total / len(self.centres)
 
-    def _padded(self, w: Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    def _padded(self, w: Array) -> tuple[Floats, Floats]:
         """Rows in the precision of the centres, as columns over a one, and their squared lengths; padded for BLAS."""
         narrow = _narrow(w, self.centres.dtype)
         columns = np.zeros((w.shape[1] + 1, len(w) + -len(w) % _BLAS_ROWS), narrow.dtype)
@@ -201,19 +200,17 @@ class Nearest:
         return columns, np.square(narrow).sum(1)
 
 
-def _narrow(w: Array, dtype: Any) -> NDArray[np.floating]:
+def _narrow(w: Array, dtype: Any) -> Floats:
     """Rows within reach. Single precision is twice as fast, and enough to tell which of many rows is nearest."""
     return np.asarray(w.clip(-_CLIP_DEVIATIONS, _CLIP_DEVIATIONS), dtype)
 
 
-def _with_squares(centres: NDArray[np.floating]) -> NDArray[np.floating]:
+def _with_squares(centres: Floats) -> Floats:
     """Centres whose products with rows over a one are squared distances, but for the squared lengths of the rows."""
     return np.concatenate([-2 * centres, np.square(centres).sum(-1, keepdims=True)], axis=-1)
 
 
-def _nearest(
-    squares: NDArray[np.floating], size: NDArray[np.floating], squared: NDArray[np.floating], stretch: Array | None
-) -> Array:
+def _nearest(squares: Floats, size: Floats, squared: Floats, stretch: Array | None) -> Array:
     """The square of each row's distance to the nearest centre of each draw that is not the row itself."""
     nearest = squares.min(1) + size
     draw, row = np.nonzero(nearest <= _SAME_ROW * (1 + size))

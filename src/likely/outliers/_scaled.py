@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from likely import paper
 from likely._numerics.random import Seeded, generator
-from likely._typing import Array
+from likely._typing import Array, Mask
 from likely.likelihoods import LIKELIHOODS, LikelihoodLoss
 from likely.outliers._base import OutlierDetector, number_per_row
 from likely.outliers._columns import Distinct
@@ -245,7 +244,7 @@ class ScaledDetector(OutlierDetector):
         of_rows = {"scale": np.concatenate(log_scale, -1), "nll": np.concatenate(nll, -1)}
         return of_rows | {"errors": np.concatenate(errors, -2)}
 
-    def _shown(self, z: Array) -> tuple[Tensor, NDArray[np.bool_]]:
+    def _shown(self, z: Array) -> tuple[Tensor, Mask]:
         """What a network reads, and which values are there: those that are not are at the mean, and not counted."""
         seen = np.isfinite(z)
         categories = self.columns_.categories

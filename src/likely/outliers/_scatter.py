@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import gammaincinv
 
 from likely._rows.blocks import row_blocks
 from likely._solvers.reweighting import row_precision
-from likely._typing import Array
+from likely._typing import Array, Mask
 from likely.outliers._base import OutlierDetector, number_per_row
 from likely.outliers._columns import Columns, Distinct
 from likely.outliers.threshold import Contamination, quantiles
@@ -108,7 +107,7 @@ class Covariance:
         least = max(1e-10 * values.max(initial=0), self.least * values.sum() / max(1, len(values)))
         self.axes = np.where(values > least, axes, 0.0)
 
-    def whitened(self, z: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def whitened(self, z: Array) -> tuple[Array, Array, Mask]:
         """The numbers in the coordinates nearest to theirs in which C is the identity; how many are seen; which not."""
         z = z[:, self.columns.measured] - self.location
         missing = np.isnan(z)

@@ -3,10 +3,9 @@
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from likely._typing import Array
+from likely._typing import Array, Index
 
 Contamination = Literal["auto"] | float
 _FALSE_ALARMS = 0.1  # the share of false alarms that an automatic threshold is meant to have
@@ -106,14 +105,14 @@ def false_alarms(scores: Array, weight: Array | None = None) -> Array:
     return _false_among(*_tails(scores, weight))
 
 
-def _false_among(order: NDArray[np.intp], beyond: Array, above: Array) -> Array:
+def _false_among(order: Index, beyond: Array, above: Array) -> Array:
     """The share of false alarms among rows at least as odd as each, by the tails of all."""
     shares = np.empty(len(order))
     shares[order] = np.minimum.accumulate((beyond * above[-1] / above)[::-1])[::-1]
     return shares
 
 
-def _tails(scores: Array, weight: Array | None) -> tuple[NDArray[np.intp], Array, Array]:
+def _tails(scores: Array, weight: Array | None) -> tuple[Index, Array, Array]:
     """Rows from the highest score down; the share of ordinary rows above each; the weight of the rows down to it."""
     order = np.argsort(-scores)
     above = np.cumsum(np.ones(len(scores)) if weight is None else weight[order])

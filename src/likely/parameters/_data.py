@@ -1,6 +1,5 @@
 """One value per training row."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions.transforms import Transform
 
+from likely._typing import FilePath
 from likely.parameters._parameter import Parameter, Start
 from likely.row_store import RowStore
 
@@ -71,7 +71,7 @@ class Data(Parameter):
         constraint: Transform | None = None,
         fallback: str | None = None,
         validate_args: bool | None = None,
-        store: str | os.PathLike[str] = "device",
+        store: FilePath = "device",
         dtype: torch.dtype | None = None,
         sharded: bool = False,
         optimizer: str = "rmsprop",

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._kernels import _native, applies
+from likely._typing import FilePath
 from likely._validation import check_index, may_look, transformed
 from likely.row_store._file import File
 from likely.row_store._processes import Shard, gathered, processes
@@ -81,7 +82,7 @@ class RowStore(nn.Module):
         self,
         rows: Tensor,
         *,
-        store: str | os.PathLike[str] = "device",
+        store: FilePath = "device",
         dtype: torch.dtype | None = None,
         sharded: bool = False,
         optimizer: str = "rmsprop",
@@ -228,7 +229,7 @@ class RowStore(nn.Module):
             return self.file
         return Memory(self._buffers["rows"], self._buffers["mean_square"])  # type: ignore[arg-type]
 
-    def _path(self, store: str | os.PathLike[str], *, sharded: bool) -> Path:
+    def _path(self, store: FilePath, *, sharded: bool) -> Path:
         """Return the file of this process; raise an error if other files are from another number of processes."""
         if isinstance(store, str) and not {os.sep, "."} & set(store):
             raise ValueError(f"store must be 'device', 'host' or a path such as 'rows.table', got {store!r}")

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from torch.distributions import Distribution
 
 from likely._rows.sources import by_blocks
-from likely._typing import Array, Index
+from likely._typing import Array, Index, Values
 from likely.metrics._predictive import quantile
 
 
@@ -54,14 +53,14 @@ class DistributionRegressor(RegressorMixin):
 class ProbabilityClassifier(ClassifierMixin):
     """A classifier that predicts the probability of every class."""
 
-    classes_: NDArray[Any]
+    classes_: Values
 
     @abstractmethod
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class."""
 
     @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Values:
         """Predict the most probable class of each row.
 
         Args:
@@ -93,7 +92,7 @@ class ProbabilityClassifier(ClassifierMixin):
         proba = self.predict_proba(X)
         return odds_against(proba, self._encoded(column_or_1d(y)))
 
-    def _encoded(self, y: NDArray[Any]) -> Index:
+    def _encoded(self, y: Values) -> Index:
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")

@@ -2,7 +2,6 @@
 
 import copy
 import copyreg
-import os
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Self
@@ -23,7 +22,7 @@ from likely._numerics.random import Seeded
 from likely._rows.columns import as_codes, each_column, is_frame
 from likely._saving.archive import packed, read_archive, write_archive
 from likely._saving.codec import Codec, RecordReader, Unsaved
-from likely._typing import Index
+from likely._typing import FilePath, Index
 from likely.tabular._columns import Dates, Encoders, Indicator, LevelCodes, MeanEncoding, Number, Numbers, TableColumns
 from likely.tabular._stack import ClassPool, Pool, Stack
 from likely.tabular.members.boosting import Boosted, Flat, Histogram
@@ -47,7 +46,7 @@ LIBRARIES = ("pandas", "polars")
 OTHERWISE = "leave it out by model=[…], or save the whole model with joblib or skops"
 
 
-def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
+def save_model(estimator: Any, path: FilePath) -> None:
     """Write a fitted estimator; see its ``save``."""
     check_is_fitted(estimator)
     _, codec = _codec(type(estimator))
@@ -59,7 +58,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     write_archive(path, header, arrays)
 
 
-def load_model(cls: type, path: str | os.PathLike[str]) -> Any:
+def load_model(cls: type, path: FilePath) -> Any:
     """Return the estimator in a file that :func:`save_model` wrote; see its ``load``."""
     name, codec = _codec(cls)
     return read_archive(codec, path, name, lambda model: model._location_and_log_scale(model._sample[:2]))

@@ -1,6 +1,5 @@
 """The base class of regressor and classifier: it reads a table, assigns folds and selects the members to fit."""
 
-import os
 import sys
 import time
 from functools import partial
@@ -20,7 +19,7 @@ from torch import nn
 from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
 from likely._rows.contents import exact_keys
-from likely._typing import Array, Index
+from likely._typing import Array, FilePath, Index
 from likely.tabular._columns import Encoders, TableColumns, read_sample
 from likely.tabular._importance import Importances, importances
 from likely.tabular._saved import load_model, save_model
@@ -190,7 +189,7 @@ class TableEstimator(BaseEstimator):
         """
         return importances(self, X, n_repeats)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: FilePath) -> None:
         """Write the fitted model to a file that holds only numbers and text, so that loading it runs no code.
 
         The file is NumPy's ``.npz`` with a header of JSON. A loaded model makes the same predictions; parameters that
@@ -207,7 +206,7 @@ class TableEstimator(BaseEstimator):
         save_model(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: FilePath) -> Self:
         """Load a fitted model from a file that :meth:`save` wrote.
 
         Args:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely._files import loading
 from likely._rows.reading.table import Table, mend_text, read_header
 from likely._rows.reading.text import read_text
 from likely._rows.sources import is_files, is_one_file, source_of
+from likely._typing import Values
 
 _TEXT, _ARROW = (".csv", ".tsv", ".txt"), (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 
@@ -53,7 +53,7 @@ def source_name(data: Any) -> str:
     return f"{Path(paths[0]).name or os.fspath(paths[0])}{more}"
 
 
-def read_array(source: Any, name: str) -> NDArray[Any]:
+def read_array(source: Any, name: str) -> Values:
     """An array from a ``.npy`` file, or whatever NumPy or torch makes one of; pickled ones could run code."""
     if not isinstance(source, str | os.PathLike):
         return np.asarray(source.detach().cpu() if hasattr(source, "detach") else source)

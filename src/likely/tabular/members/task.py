@@ -12,13 +12,12 @@ from typing import Any
 import joblib
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.utils import _safe_indexing
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
-from likely._typing import Array, Index
+from likely._typing import Array, Index, Mask
 from likely.functional import poisson_nll, softmax_nll
 
 MIXES = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of a new member that are tried in a mixture with the best one
@@ -148,11 +147,11 @@ class Task:
         """Return the mean loss of predictions (rows, outputs)."""
         return float(self.losses(prediction).mean())
 
-    def of_inliers(self, inliers: NDArray[np.bool_]) -> Task:
+    def of_inliers(self, inliers: Mask) -> Task:
         """Return the same task with a weight of zero for all other rows."""
         return replace(self, weight=self.weight * inliers)
 
-    def learnable(self, rows: NDArray[np.bool_]) -> bool:
+    def learnable(self, rows: Mask) -> bool:
         """Whether every fold's model has some of these rows to learn from."""
         folds = self.folds[rows & (self.weight > 0)]
         return bool((folds != folds[:1]).any())

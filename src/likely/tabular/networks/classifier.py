@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from likely._rows.sources import by_blocks
 from likely._solvers.training import Progress
-from likely._typing import Array
+from likely._typing import Array, Floats, Values
 from likely.tabular._predictions import ProbabilityClassifier, odds_against
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
 from likely.tabular.networks.likelihood import NetworkLikelihood
@@ -123,7 +122,7 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     def _likelihood(self) -> NetworkLikelihood:
         return NetworkLikelihood.of("softmax", "temperature", self.temperature)
 
-    def _checked(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[Any]]:
+    def _checked(self, X: Any, y: Any) -> tuple[Floats, Values]:
         X, y = validate_data(self, X, y, dtype=FLOATS, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
@@ -131,7 +130,7 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         return X, y
 
-    def _goals(self, y: NDArray[Any], weight: Array) -> tuple[Tensor, int]:
+    def _goals(self, y: Values, weight: Array) -> tuple[Tensor, int]:
         return torch.as_tensor(self._encoded(y)), len(self.classes_)
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:

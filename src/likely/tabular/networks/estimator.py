@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -18,7 +17,7 @@ from likely._rows.blocks import Rows as TableRows
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import contents
 from likely._solvers.training import Progress
-from likely._typing import Array
+from likely._typing import Array, Floats, Index, Values
 from likely.tabular._columns import read_sample
 from likely.tabular.networks.likelihood import NetworkLikelihood
 from likely.tabular.networks.modules import fresh
@@ -121,13 +120,13 @@ class NetworkEstimator(BaseEstimator):
     def _likelihood(self) -> NetworkLikelihood: ...
 
     @abstractmethod
-    def _checked(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
+    def _checked(self, X: Any, y: Any) -> tuple[Floats, Values]: ...
 
     @abstractmethod
-    def _goals(self, y: NDArray[Any], weight: Array) -> tuple[Tensor, int]:
+    def _goals(self, y: Values, weight: Array) -> tuple[Tensor, int]:
         """The targets in standard units, or the numbers of the labels, and how many numbers predict one row's."""
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> TrainingRows:
+    def _rows(self, X: Floats, y: Values, weight: Array) -> TrainingRows:
         goals, outputs = self._goals(y, weight)
         self.units_ = Units.standard(X, weight)
         device = torch.device(self.device or "cpu")
@@ -182,12 +181,12 @@ class NetworkEstimator(BaseEstimator):
         )
 
 
-def _weights(sample_weight: Any, X: NDArray[np.floating]) -> Array:
+def _weights(sample_weight: Any, X: Floats) -> Array:
     weight = check_sample_weight(sample_weight, X)
     return np.ones(len(X)) if weight is None else weight / weight.mean()
 
 
-def _canonical(X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> NDArray[np.intp]:
+def _canonical(X: Floats, y: Values, weight: Array) -> Index:
     """An order of the rows that depends on their values only, not on the order in which they were passed."""
     ties = contents(TableRows(y)) if y.ndim > 1 else np.unique(y, return_inverse=True)[1]
     return np.lexsort((weight, ties.reshape(-1), contents(TableRows(X))))

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
@@ -13,7 +12,7 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily
 from likely._rows.columns import middle_and_spread
 from likely._rows.sources import by_blocks, refuse_blocks
 from likely._solvers.training import Progress
-from likely._typing import Array
+from likely._typing import Array, Floats, Values
 from likely.likelihoods import LIKELIHOODS
 from likely.tabular._predictions import DistributionRegressor
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
@@ -229,12 +228,12 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     def _shaped(self, values: Tensor) -> Array:
         return np.asarray(values if self.several_targets_ or values.ndim == 1 else values[:, 0], dtype=np.float64)
 
-    def _checked(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[Any]]:
+    def _checked(self, X: Any, y: Any) -> tuple[Floats, Values]:
         options: dict[str, Any] = {"dtype": FLOATS, "multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
         X, y = validate_data(self, X, y, **options)
         return X, check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
 
-    def _goals(self, y: NDArray[Any], weight: Array) -> tuple[Tensor, int]:
+    def _goals(self, y: Values, weight: Array) -> tuple[Tensor, int]:
         self.several_targets_ = y.ndim > 1
         targets = y.reshape(len(y), -1)
         record = self._likelihood().record

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import row_blocks
-from likely._typing import Array
+from likely._typing import Array, Floats
 from likely.losses import LikelihoodLoss
 
 CHUNK_ROWS = 8192  # rows per chunk where no gradient is needed
@@ -48,7 +47,7 @@ class Units:
     spread: Array
 
     @classmethod
-    def standard(cls, table: NDArray[np.floating], weight: Array) -> "Units":
+    def standard(cls, table: Floats, weight: Array) -> "Units":
         """Return mean and deviation; the spread of a constant is its size, so that rounding becomes no signal."""
         largest = np.max([np.abs(table[rows]).max(0) for rows in row_blocks(len(table), numbers=CHUNK_ROWS)], 0)
         size = np.maximum(largest.astype(np.float64), np.finfo(np.float64).tiny)  # squares may overflow
@@ -61,7 +60,7 @@ class Units:
         spread = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.abs(mean))
         return cls(mean * size, np.where(spread > 0, spread * size, 1.0))
 
-    def inputs(self, X: NDArray[np.floating], device: torch.device) -> Tensor:
+    def inputs(self, X: Floats, device: torch.device) -> Tensor:
         """Convert columns to these units, in single precision."""
         out = torch.empty(X.shape, dtype=torch.float32, device=device)
         for rows in row_blocks(len(X), numbers=CHUNK_ROWS):

@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.distributions import Distribution, Normal
 
 from likely._rows.blocks import row_blocks
 from likely._solvers.selection import held_out_gain
-from likely._typing import Array
+from likely._typing import Array, Mask
 from likely.distributions import LogNormal, SkewStudentT, StudentT
 from likely.tabular._stack import Plan, Pool, Stack, fit_stack, pool_means
 from likely.tabular.members.boosting import Growth, fit_boosting
@@ -33,7 +32,7 @@ class ContinuousTarget:
     pool: Pool
     noise: Noise
     out_of_fold: dict[str, Array]  # parameters of each training row, from models fitted without it
-    inliers: NDArray[np.bool_]  # (rows,): whether the members learned from a training row
+    inliers: Mask  # (rows,): whether the members learned from a training row
     above_zero: bool  # whether the smallest target was zero, so that means must be positive
     is_count: bool  # whether targets are counts
 
@@ -128,7 +127,7 @@ def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, 
     above_zero = bool(y.min() == 0)
     is_count = above_zero and link == "identity" and countable(y)
 
-    def fit(inliers: NDArray[np.bool_]) -> ContinuousTarget:
+    def fit(inliers: Mask) -> ContinuousTarget:
         stack, pool, noise, location = _fit(task, plan, family, varying, inliers)
         out_of_fold = {"location": location, "log_scale": noise.out_of_fold}
         return ContinuousTarget(units, stack, pool, noise, out_of_fold, inliers, above_zero, is_count)
@@ -142,9 +141,7 @@ def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, 
     return fitted
 
 
-def _fit(
-    task: Task, plan: Plan, family: str, varying: bool, inliers: NDArray[np.bool_]
-) -> tuple[Stack, Pool, Noise, Array]:
+def _fit(task: Task, plan: Plan, family: str, varying: bool, inliers: Mask) -> tuple[Stack, Pool, Noise, Array]:
     """Fit members, their weights and the noise to the inliers; also return the out-of-fold location."""
     cleaned, z = task.of_inliers(inliers), task.target[:, 0]
     stack = fit_stack(cleaned, plan)
@@ -181,7 +178,7 @@ MAX_TREE_ROWS = 50_000  # largest number of rows that the trees learn from
 GROWTH = Growth(rate=0.2, leaves=16, rounds=100, patience=7)
 
 
-def find_inliers(task: Task) -> tuple[NDArray[np.bool_], Array | None]:
+def find_inliers(task: Task) -> tuple[Mask, Array | None]:
     """Find gross errors in the targets, by boosted trees that are quick to fit.
 
     A heavy tail of correct targets is no reason to leave rows out: they are left out only where a fit without them
@@ -205,14 +202,14 @@ def find_inliers(task: Task) -> tuple[NDArray[np.bool_], Array | None]:
     return np.abs(task.target - prediction)[:, 0] <= GROSS_SCALES * np.exp(log_scale), None
 
 
-def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], StackMember, Noise]:
+def _find_inliers(task: Task) -> tuple[Mask, StackMember, Noise]:
     target = task.target[:, 0]
 
-    def fit(inliers: NDArray[np.bool_]) -> tuple[StackMember, Array]:
+    def fit(inliers: Mask) -> tuple[StackMember, Array]:
         member = fit_boosting(task.of_inliers(inliers), GROWTH)
         return member, target - member.out_of_fold[:, 0]
 
-    inliers: NDArray[np.bool_] = np.ones(len(target), dtype=bool)
+    inliers: Mask = np.ones(len(target), dtype=bool)
     member, residual = fit(inliers)
     noise = learn_noise(task, residual, "student_t")
     for _ in range(MAX_ROUNDS):
@@ -227,7 +224,7 @@ def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], StackMember, Noise]:
     return inliers, member, noise
 
 
-def is_better(task: Task, near: NDArray[np.bool_], noise: Noise, residual: Array) -> bool:
+def is_better(task: Task, near: Mask, noise: Noise, residual: Array) -> bool:
     """Whether a fit to the rows ``near`` alone predicts them better, with certainty, than the fit to all rows."""
     log_square = noise.trees.out_of_fold[:, 0] if noise.trees is not None else np.zeros_like(residual)
     gain = noise.nll - nll_of(residual, log_square, noise.shape)
