@@ -107,12 +107,10 @@ class DynamicLinearModel(LinearRegressor):
     """
 
     _power = 1.0  # a penalty weight p multiplies the penalty, so it divides the prior's scale by p to this power
+    fit_intercept: bool
+    penalty_weights: Any
     sigma_: float
     _posterior: Posterior
-
-    def __init__(self, *, fit_intercept: bool = True, penalty_weights: Any = None) -> None:
-        self.fit_intercept = fit_intercept
-        self.penalty_weights = penalty_weights
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         source = source_of(X)

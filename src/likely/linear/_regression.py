@@ -1,6 +1,7 @@
 """Linear regression under the prior of highest evidence."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ _PRIORS: dict[str, DynamicLinearModel] = {
 _AUTO = ("normal", "normal, shifted", "spike-slab")
 
 
+@dataclass(eq=False, repr=False)
 class DynamicRegression(DynamicLinearModel):
     """Linear regression that chooses the kind of prior by evidence and learns its scale.
 
@@ -62,9 +64,10 @@ class DynamicRegression(DynamicLinearModel):
         :class:`DynamicLogisticRegression` for classes, :class:`RobustLinearRegression` for tables with outliers.
     """
 
-    def __init__(self, prior: str = "auto", *, fit_intercept: bool = True, penalty_weights: Any = None) -> None:
-        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
-        self.prior = prior
+    prior: str = "auto"
+    _: KW_ONLY
+    fit_intercept: bool = True
+    penalty_weights: Any = None
 
     def _solve(self, design: Design) -> Array:
         if self.prior != "auto" and self.prior not in _PRIORS:

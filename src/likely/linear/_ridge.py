@@ -94,6 +94,7 @@ def relevant(design: Design, group: Index, *, max_iter: int, tol: float) -> Rele
     return Relevance(coef, solver.variance[group], solver.noise, forecast, active, solver.n_iter)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DynamicRidge(DynamicLinearModel):
     r"""Ridge regression that learns the scale of its normal prior and the noise (Dynamic Ridge, D-Ridge).
 
@@ -135,9 +136,9 @@ class DynamicRidge(DynamicLinearModel):
 
     _power = 0.5
 
-    def __init__(self, *, fit_intercept: bool = True, prior_mean: str = "zero", penalty_weights: Any = None) -> None:
-        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
-        self.prior_mean = prior_mean
+    fit_intercept: bool = True
+    prior_mean: str = "zero"
+    penalty_weights: Any = None
 
     def _solve(self, design: Design) -> Array:
         if self.prior_mean not in ("zero", "learned"):
@@ -153,6 +154,7 @@ class DynamicRidge(DynamicLinearModel):
         return fit.coef
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MultiRidge(DynamicLinearModel):
     r"""Ridge regression that learns a prior scale per weight, or per group of weights (Multi Ridge, M-Ridge).
 
@@ -193,19 +195,11 @@ class MultiRidge(DynamicLinearModel):
 
     _power = 0.5
 
-    def __init__(
-        self,
-        *,
-        groups: Any = None,
-        fit_intercept: bool = True,
-        penalty_weights: Any = None,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-    ) -> None:
-        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
-        self.groups = groups
-        self.max_iter = max_iter
-        self.tol = tol
+    groups: Any = None
+    fit_intercept: bool = True
+    penalty_weights: Any = None
+    max_iter: int = 100
+    tol: float = 1e-3
 
     def _solve(self, design: Design) -> Array:
         columns = len(design.mean)

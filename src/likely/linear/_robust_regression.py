@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ _LEVERAGE = 0.15  # above which a row is fitted closely whatever its scale, whic
 SCALES = {"mixture": 2, "predicted": 8, "predicted_xy": 2, "data": 2}
 
 
+@dataclass(eq=False, repr=False)
 class RobustLinearRegression(LinearRegressor):
     """Linear regression that is robust to outliers: the scale of each row is learned (MPLS-X, MPLS-XY, DPLS, mixture).
 
@@ -91,28 +93,16 @@ class RobustLinearRegression(LinearRegressor):
 
     _least = 2
 
-    def __init__(
-        self,
-        scale: str = "mixture",
-        likelihood: str = "normal",
-        *,
-        shape: float | None = None,
-        df: float | None = None,
-        fit_intercept: bool = True,
-        n_starts: int = 300,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: Any = None,
-    ) -> None:
-        self.scale = scale
-        self.likelihood = likelihood
-        self.shape = shape
-        self.df = df
-        self.fit_intercept = fit_intercept
-        self.n_starts = n_starts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    scale: str = "mixture"
+    likelihood: str = "normal"
+    _: KW_ONLY
+    shape: float | None = None
+    df: float | None = None
+    fit_intercept: bool = True
+    n_starts: int = 300
+    max_iter: int = 100
+    tol: float = 1e-3
+    random_state: Any = None
 
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         density = self._checked()

@@ -1,6 +1,7 @@
 """Sparse regressions that learn their prior: Laplace of one scale or one per weight, or a spike and slab."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from likely.linear._ridge import RidgeFit, fit_ridge
 _EASY_ITERATIONS = 25  # iterations; a fit that takes more may be stuck, and other starts are tried too
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DynamicLasso(DynamicLinearModel):
     r"""Lasso that learns the scale of its Laplace prior and the noise (Dynamic Lasso, D-LASSO).
 
@@ -63,9 +65,9 @@ class DynamicLasso(DynamicLinearModel):
 
     _sparse = True
 
-    def __init__(self, *, fit_intercept: bool = True, penalty_weights: Any = None, tol: float = 5e-2) -> None:
-        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
-        self.tol = tol
+    fit_intercept: bool = True
+    penalty_weights: Any = None
+    tol: float = 5e-2
 
     def _solve(self, design: Design) -> Array:
         fit = lasso_by_validation(design.distinct.design, tol=self.tol)
@@ -138,6 +140,7 @@ class MultiLasso(DynamicLasso):
         return self._shared(design, fit)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SpikeSlabRegression(DynamicLinearModel):
     r"""Sparse regression under a spike and slab prior: each weight is zero, or has a learned magnitude and sign.
 
@@ -183,17 +186,10 @@ class SpikeSlabRegression(DynamicLinearModel):
         :class:`MultiLasso`, faster on many columns; :class:`DynamicRegression`, which compares this prior with others.
     """
 
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        penalty_weights: Any = None,
-        max_iter: int = 300,
-        tol: float = 1e-4,
-    ) -> None:
-        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
-        self.max_iter = max_iter
-        self.tol = tol
+    fit_intercept: bool = True
+    penalty_weights: Any = None
+    max_iter: int = 300
+    tol: float = 1e-4
 
     def _solve(self, design: Design) -> Array:
         fit, ridge = likeliest(design, max_iter=self.max_iter, tol=self.tol), fit_ridge(RidgeEvidence(design), design)

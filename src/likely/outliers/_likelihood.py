@@ -1,6 +1,7 @@
 """Several likelihoods of a row, averaged: the detector to start with."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ _DOUBTFUL = 3.0  # the score at which a row counts half in the densities
 _MIN_STRETCH = 1e-3  # of its square, a distance that changes by less is taken as it is
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LikelihoodDetector(OutlierDetector):
     r"""Detect outliers by five likelihoods of a row, each for other kinds of outliers: the detector to start with.
 
@@ -53,13 +55,10 @@ class LikelihoodDetector(OutlierDetector):
     True
     """
 
-    _covariance: Covariance
-    _compiled: Compiled | None
     _exceptions = True
 
-    def __init__(self, *, contamination: Contamination = "auto", random_state: Any = None) -> None:
-        super().__init__(contamination=contamination)
-        self.random_state = random_state
+    contamination: Contamination = "auto"
+    random_state: Any = None
 
     @number_per_row
     def scale(self, X: Any) -> Any:

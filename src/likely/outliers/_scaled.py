@@ -1,6 +1,7 @@
 """PCA+S and AE+S: autoencoders whose scale is read off the row; rows that are hard to rebuild get a large one."""
 
 import math
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -93,38 +94,25 @@ class Autoencoder(nn.Module):
         return self.loss_fn(self.rebuilt(x), x, features=x, sample_weight=weight)
 
 
+@dataclass(eq=False, repr=False)
 class ScaledDetector(OutlierDetector):
     """What PCA+S and AE+S share. Subclasses write ``_autoencoder``."""
 
-    module_: Autoencoder
+    module_: Autoencoder = field(init=False)
     _long_tails = True
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        likelihood: str = "normal",
-        dimension: str = "feature",
-        score_by: str = "nll",
-        hidden: int = 32,
-        dropout: float = 0.2,
-        learning_rate: float = 1e-2,
-        batch_size: int = 512,
-        max_steps: int = 300,
-        contamination: Contamination = "auto",
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(contamination=contamination)
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.dimension = dimension
-        self.score_by = score_by
-        self.hidden = hidden
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    likelihood: str = "normal"
+    dimension: str = "feature"
+    score_by: str = "nll"
+    hidden: int = 32
+    dropout: float = 0.2
+    learning_rate: float = 1e-2
+    batch_size: int = 512
+    max_steps: int = 300
+    contamination: Contamination = "auto"
+    random_state: Any = None
 
     @number_per_row
     def scale(self, X: Any) -> Any:

@@ -1,6 +1,7 @@
 """A mean and a full covariance under which every row has a scale of its own, fitted by EM; and the detector of it."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,7 @@ def fill(centred: Array, precision: Array, weight: Array, noise: float = 0.0) ->
     return (width - count).astype(np.float64), spread
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScatterDetector(OutlierDetector):
     r"""Detect outliers by a scale per row, in closed form: the multivariate t.
 
@@ -203,24 +205,14 @@ class ScatterDetector(OutlierDetector):
     array([60., 60.,  0.])
     """
 
-    location_: Array
-    covariance_: Array
-    _model: Covariance
+    location_: Array = field(init=False)
+    covariance_: Array = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        df: float = 1.0,
-        shrinkage: float = 0.01,
-        contamination: Contamination = "auto",
-        max_iter: int = 100,
-        tol: float = 1e-3,
-    ) -> None:
-        super().__init__(contamination=contamination)
-        self.df = df
-        self.shrinkage = shrinkage
-        self.max_iter = max_iter
-        self.tol = tol
+    df: float = 1.0
+    shrinkage: float = 0.01
+    contamination: Contamination = "auto"
+    max_iter: int = 100
+    tol: float = 1e-3
 
     @number_per_row
     def scale(self, X: Any) -> Any:

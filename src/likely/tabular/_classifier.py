@@ -1,6 +1,6 @@
 """A classifier for tables of mixed columns, with calibrated probabilities."""
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from likely.tabular._stack import fit_stack, pool_classes
 from likely.tabular._table_estimator import TableEstimator, read_weight
 
 
+@dataclass(eq=False, repr=False)
 class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
     r"""Predicts calibrated class probabilities for the rows of a table with numbers, categories, dates and gaps.
 
@@ -60,24 +61,14 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
     array([0, 1, 2])
     """
 
-    def __init__(
-        self,
-        model: Any = "auto",
-        *,
-        cv: Any = None,
-        time_limit: float | None = None,
-        device: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: Any = 0,
-    ) -> None:
-        self.model = model
-        self.cv = cv
-        self.time_limit = time_limit
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    model: Any = "auto"
+    _: KW_ONLY
+    cv: Any = None
+    time_limit: float | None = None
+    device: Any = None
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: Any = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:

@@ -1,6 +1,7 @@
 """A neural network classifier whose temperature depends on the row."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from likely.tabular.networks.likelihood import NetworkLikelihood
 from likely.tabular.networks.rows import TrainingRows
 
 
+@dataclass(eq=False, repr=False)
 class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     r"""A neural network classifier with a learned temperature: :math:`p(y \mid x) = \mathrm{softmax}(z(x) / T(x))_y`.
 
@@ -66,32 +68,18 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
 
     _per_target = False
 
-    def __init__(
-        self,
-        model: Any = None,
-        *,
-        hidden: Sequence[int] = (64, 64),
-        temperature: str = "predicted",
-        objective: str = "two_stage",
-        cv: int | None = 5,
-        learning_rate: float = 0.01,
-        batch_size: int | None = 256,
-        max_steps: int = 2000,
-        device: Any = None,
-        random_state: Any = None,
-        callbacks: Sequence[Callable[[Progress], Any]] | None = None,
-    ) -> None:
-        self.model = model
-        self.hidden = hidden
-        self.temperature = temperature
-        self.objective = objective
-        self.cv = cv
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.device = device
-        self.random_state = random_state
-        self.callbacks = callbacks
+    model: Any = None
+    _: KW_ONLY
+    hidden: Sequence[int] = (64, 64)
+    temperature: str = "predicted"
+    objective: str = "two_stage"
+    cv: int | None = 5
+    learning_rate: float = 0.01
+    batch_size: int | None = 256
+    max_steps: int = 2000
+    device: Any = None
+    random_state: Any = None
+    callbacks: Sequence[Callable[[Progress], Any]] | None = None
 
     @by_blocks(width=lambda classifier: len(classifier.classes_))
     def predict_proba(self, X: Any) -> Array:

@@ -1,6 +1,7 @@
 """A neural network regressor that predicts a distribution for every row."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from likely.tabular.networks.likelihood import NetworkLikelihood
 from likely.tabular.networks.rows import TrainingRows, Units
 
 
+@dataclass(eq=False, repr=False)
 class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     r"""A neural network regressor whose loss is a likelihood: it predicts a distribution :math:`p(y \mid x)` per row.
 
@@ -72,36 +74,20 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     """
 
     _per_target = True
-    several_targets_: bool
 
-    def __init__(
-        self,
-        model: Any = None,
-        *,
-        hidden: Sequence[int] = (64, 64),
-        likelihood: str = "normal",
-        scale: str = "predicted",
-        objective: str = "two_stage",
-        cv: int | None = 5,
-        learning_rate: float = 0.01,
-        batch_size: int | None = 256,
-        max_steps: int = 2000,
-        device: Any = None,
-        random_state: Any = None,
-        callbacks: Sequence[Callable[[Progress], Any]] | None = None,
-    ) -> None:
-        self.model = model
-        self.hidden = hidden
-        self.likelihood = likelihood
-        self.scale = scale
-        self.objective = objective
-        self.cv = cv
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.device = device
-        self.random_state = random_state
-        self.callbacks = callbacks
+    model: Any = None
+    _: KW_ONLY
+    hidden: Sequence[int] = (64, 64)
+    likelihood: str = "normal"
+    scale: str = "predicted"
+    objective: str = "two_stage"
+    cv: int | None = 5
+    learning_rate: float = 0.01
+    batch_size: int | None = 256
+    max_steps: int = 2000
+    device: Any = None
+    random_state: Any = None
+    callbacks: Sequence[Callable[[Progress], Any]] | None = None
 
     @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
