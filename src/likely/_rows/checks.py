@@ -1,4 +1,4 @@
-"""Checks of weights; and a decorator by which a failed fit changes nothing."""
+"""Checks of weights and of tables; and a decorator by which a failed fit changes nothing."""
 
 import functools
 import math
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.validation import _num_samples, check_array, validate_data
 
+from likely._rows.columns import is_frame
 from likely._typing import Array
 
 P = ParamSpec("P")
@@ -26,6 +27,12 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> A
     return rule(weight) if counts else weight
 
 
+def row_weights(sample_weight: Any, X: Any) -> Array:
+    """Return the number of rows that each row of X counts for; ones where no weights are given."""
+    weight = check_sample_weight(sample_weight, X)
+    return np.ones(len(X)) if weight is None else weight
+
+
 def block_weight(sample_weight: Any, X: Any) -> Array:
     """Check and return the weights of rows, which may all be zero."""
     n: int = _num_samples(X)
@@ -38,6 +45,25 @@ def block_weight(sample_weight: Any, X: Any) -> Array:
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise ValueError("sample_weight must be finite and ≥ 0 in every row")
     return weight
+
+
+def check_table(estimator: Any, X: Any, *, reset: bool, accept_sparse: Any = False) -> Any:
+    """Check a table; return a frame unchanged, anything else as an array of numbers, NaN where one is missing."""
+    least = 2 if reset else 1
+    if not is_frame(X):
+        return validate_data(
+            estimator,
+            X,
+            accept_sparse=accept_sparse,
+            dtype=[np.float64, np.float32],  # of either width they are left where they are, on disk too
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=least,
+            reset=reset,
+        )
+    validate_data(estimator, X, skip_check_array=True, reset=reset)
+    if len(X) < least or not len(X.columns):
+        check_array(np.zeros((len(X), len(X.columns))), ensure_min_samples=least)
+    return X
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from likely._rows.checks import check_sample_weight
-from likely._rows.columns import is_frame
+from likely._rows.checks import check_sample_weight, check_table
 from likely._rows.sources import by_blocks, drawn, source_of
 from likely._typing import Array
 from likely.outliers._columns import Columns, Distinct
@@ -104,7 +103,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
             source = source if sample_weight is None else source.with_columns(sample_weight)
             X, *weights = source.sample(max(1, len(source) // _MIN_SAMPLE))
             sample_weight = weights[0] if weights else None
-        X = self._checked(X, reset=True)
+        X = check_table(self, X, reset=True)
         weight = check_sample_weight(sample_weight, X, counts=False)
         stride = max(1, len(X) // _MIN_SAMPLE)
         rows = drawn(0, len(X), stride)
@@ -199,20 +198,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
 
     def _table(self, X: Any) -> Array:
         check_is_fitted(self)
-        return self.columns_.numbers(self._checked(X, reset=False))
-
-    def _checked(self, X: Any, reset: bool) -> Any:
-        least = 2 if reset else 1
-        if not is_frame(X):
-            # Floats of either width are left where they are, on disk too.
-            wide = [np.float64, np.float32]
-            return validate_data(
-                self, X, dtype=wide, ensure_all_finite="allow-nan", ensure_min_samples=least, reset=reset
-            )
-        validate_data(self, X, skip_check_array=True, reset=reset)
-        if len(X) < least or not len(X.columns):
-            check_array(np.zeros((len(X), len(X.columns))), ensure_min_samples=least)
-        return X
+        return self.columns_.numbers(check_table(self, X, reset=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,13 +8,13 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from likely._rows.checks import all_or_nothing
+from likely._rows.checks import all_or_nothing, row_weights
 from likely._rows.sources import by_blocks
 from likely._typing import Array
 from likely.tabular._columns import sample_rows
 from likely.tabular._predictions import ProbabilityClassifier, odds_against
 from likely.tabular._stack import fit_stack, pool_classes
-from likely.tabular._table_estimator import TableEstimator, read_weight
+from likely.tabular._table_estimator import TableEstimator
 
 
 @dataclass(eq=False, repr=False)
@@ -103,7 +103,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         check_classification_targets(y)
-        weight = read_weight(sample_weight, X)
+        weight = row_weights(sample_weight, X)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(np.unique(labels[weight > 0])) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
@@ -126,8 +126,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
             "rows": len(y),
             "folds": task.n_folds,
             "classes": len(self.classes_),
-            "weights": dict(zip(self.stack_.members, self.pool_.weights.round(4).tolist(), strict=True)),
-            "members": list(self.stack_.tried),
+            **self.stack_.summary(self.pool_.weights),
         }
         return self
 
@@ -142,8 +141,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
             Array of shape (rows, classes), in the order of ``classes_``.
         """
         check_is_fitted(self)
-        table = self._table(self._checked(X), self.encoders_)
-        return self.pool_(np.stack([member(table) for member in self.stack_.members.values()]))
+        return self.pool_(self.stack_(self._table(self._checked(X), self.encoders_)))
 
     @by_blocks(width=lambda classifier: len(classifier.classes_))
     def predict_proba(self, X: Any) -> Array:

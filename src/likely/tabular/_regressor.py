@@ -11,14 +11,14 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_consistent_length
 from torch.distributions import Distribution
 
-from likely._rows.checks import all_or_nothing
+from likely._rows.checks import all_or_nothing, row_weights
 from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array, Index
 from likely.likelihoods import LIKELIHOODS
 from likely.metrics._predictive import quantile
 from likely.tabular._columns import read_sample, sample_rows
 from likely.tabular._predictions import DistributionRegressor
-from likely.tabular._table_estimator import TableEstimator, read_weight
+from likely.tabular._table_estimator import TableEstimator
 from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
 from likely.tabular.targets.choice import NAMED, choose
 from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
@@ -162,7 +162,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         X, y, sample_weight, groups = self._gather(X, y, sample_weight, groups)
         X = self._read(X, reset=True)
         y = self._target(X, y)
-        weight = read_weight(sample_weight, X)
+        weight = row_weights(sample_weight, X)
         if groups is not None:
             check_consistent_length(X, groups)
         seed = self._seed()

@@ -18,7 +18,7 @@ from likely.tabular.members.estimator import fit_trees
 from likely.tabular.members.kernel import fit_kernel
 from likely.tabular.members.linear import fit_lines
 from likely.tabular.members.network import fit_networks
-from likely.tabular.members.task import NoHelp, OutOfTime, StackMember, Task, loss_of, minimised
+from likely.tabular.members.task import MemberTable, NoHelp, OutOfTime, StackMember, Task, loss_of, minimised
 
 Fit = Callable[[Task], StackMember]
 Report = Callable[[str], None]
@@ -48,6 +48,15 @@ class Stack:
     def out_of_fold(self) -> Array:
         """Predictions of the training rows by models fitted without them, shape (members, rows, outputs)."""
         return np.stack([member.out_of_fold for member in self.members.values()])
+
+    def __call__(self, table: MemberTable) -> Array:
+        """Predict rows by each member, shape (members, folds, rows, outputs)."""
+        return np.stack([member(table) for member in self.members.values()])
+
+    def summary(self, weights: Array) -> dict[str, Any]:
+        """Return the members and their weights, in JSON's types."""
+        by_name = dict(zip(self.members, weights.round(4).tolist(), strict=True))
+        return {"weights": by_name, "members": list(self.tried)}
 
 
 @dataclass(frozen=True)

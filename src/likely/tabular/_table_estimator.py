@@ -12,12 +12,11 @@ from joblib import effective_n_jobs
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_array, check_random_state, check_scalar, column_or_1d
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils import check_random_state, check_scalar, column_or_1d
+from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
-from likely._rows.checks import check_sample_weight
-from likely._rows.columns import is_frame
+from likely._rows.checks import check_table
 from likely._rows.contents import exact_keys
 from likely._typing import Array, FilePath, Index
 from likely.tabular._columns import Encoders, TableColumns, read_sample
@@ -56,17 +55,7 @@ class TableEstimator(BaseEstimator):
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Check a table; return a frame unchanged, anything else as an array of numbers, NaN where one is missing."""
-        least = 2 if reset else 1
-        X = _as_frame(X)
-        if is_frame(X):
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            if len(X) < least or not len(X.columns):
-                check_array(np.zeros((len(X), len(X.columns))), ensure_min_samples=least)
-            return X
-        X = validate_data(
-            self, X, accept_sparse=("csr", "csc", "coo"), dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan", ensure_min_samples=least, reset=reset,
-        )  # fmt: skip
+        X = check_table(self, _as_frame(X), reset=reset, accept_sparse=("csr", "csc", "coo"))
         if not sparse.issparse(X):
             return X
         if X.shape[0] * X.shape[1] > MAX_DENSE:
@@ -251,9 +240,3 @@ def _member(model: Any, inputs: int, outputs: int) -> tuple[str, Fit]:
     if callable(model) and not isinstance(model, type):
         return getattr(model, "__name__", "module"), partial(fit_networks, make=partial(model, inputs, outputs))
     raise TypeError(f"model must be a name, a scikit-learn estimator, a module or a list of them; got {model!r}")
-
-
-def read_weight(sample_weight: Any, X: Any) -> Array:
-    """Return the number of rows that each row counts for; ones where ``sample_weight`` is None."""
-    weight = check_sample_weight(sample_weight, X)
-    return np.ones(len(X)) if weight is None else weight

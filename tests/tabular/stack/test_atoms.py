@@ -13,9 +13,9 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold
 from torch.distributions import LogNormal, Normal
 
+from likely._rows.checks import row_weights
 from likely.metrics import crps, crps_from_samples, negative_log_likelihood
 from likely.tabular import LikelihoodRegressor, NetworkRegressor
-from likely.tabular._table_estimator import read_weight
 from likely.tabular.targets.atoms import WithAtoms, find_atoms
 
 Make = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -160,8 +160,8 @@ def test_intervals_of_fifteen_rows_cover() -> None:
 
 def test_weights_that_are_whole_numbers_are_counts_and_others_are_relative() -> None:
     X = np.zeros((3, 1))
-    np.testing.assert_array_equal(read_weight([4, 2, 0], X), [4, 2, 0])
-    np.testing.assert_allclose(read_weight([0.9, 0.3, 0.0], X), [1.5, 0.5, 0])
+    np.testing.assert_array_equal(row_weights([4, 2, 0], X), [4, 2, 0])
+    np.testing.assert_allclose(row_weights([0.9, 0.3, 0.0], X), [1.5, 0.5, 0])
 
 
 def test_a_network_names_the_estimator_that_takes_splitters() -> None:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from likely._rows.blocks import Rows as TableRows
-from likely._rows.checks import all_or_nothing, check_sample_weight
+from likely._rows.checks import all_or_nothing, row_weights
 from likely._rows.contents import contents
 from likely._solvers.training import Progress
 from likely._typing import Array, Floats, Index, Values
@@ -70,7 +70,8 @@ class NetworkEstimator(BaseEstimator):
         X, y, (sample_weight,), _ = read_sample(X, y, sample_weight)
         X, y = self._checked(X, y)
         self.n_rows_read_ = len(X)
-        weight = _weights(sample_weight, X)
+        weight = row_weights(sample_weight, X)
+        weight = weight / weight.mean()
         likelihood = self._settings()
         order = _canonical(X, y, weight)  # folds and batches then follow from the set of rows
         rows = self._rows(X[order], y[order], weight[order])
@@ -179,11 +180,6 @@ class NetworkEstimator(BaseEstimator):
         raise TypeError(
             f"model must be an nn.Module, a function (inputs, outputs) that returns one, or None; got {model!r}"
         )
-
-
-def _weights(sample_weight: Any, X: Floats) -> Array:
-    weight = check_sample_weight(sample_weight, X)
-    return np.ones(len(X)) if weight is None else weight / weight.mean()
 
 
 def _canonical(X: Floats, y: Values, weight: Array) -> Index:

@@ -133,8 +133,7 @@ class AtomTarget(ByLevel):
 
     def parameters(self, table: MemberTable) -> dict[str, Array]:
         """Return the logarithm of each class's probability, and the parameters of the other values."""
-        log_proba = self.pool(np.stack([member(table) for member in self.stack.members.values()]))
-        return {"log_proba": log_proba} | ({} if self.rest is None else self.rest.parameters(table))
+        return {"log_proba": self.pool(self.stack(table))} | ({} if self.rest is None else self.rest.parameters(table))
 
     def distribution(self, log_proba: Array, **rest: Array) -> Distribution:
         """Return the distribution of each row's target."""
@@ -147,8 +146,7 @@ class AtomTarget(ByLevel):
 
     def summary(self) -> dict[str, Any]:
         """Return what was chosen, in JSON's types."""
-        weights = dict(zip(self.stack.members, self.pool.weights.round(4).tolist(), strict=True))
-        masses = {"values": self.atoms.tolist(), "weights": weights, "members": list(self.stack.tried)}
+        masses = {"values": self.atoms.tolist(), **self.stack.summary(self.pool.weights)}
         name = "mass at " + " and ".join(f"{atom:g}" for atom in self.atoms)
         if self.rest is None:
             return {"likelihood": name, "scale": "predicted", "rows_left_out": 0, **masses}

@@ -38,8 +38,7 @@ class ContinuousTarget:
 
     def parameters(self, table: MemberTable) -> dict[str, Array]:
         """Return the location (the mean, in the link's standard units) and the log scale of each row."""
-        # of shape (members, folds, rows)
-        predictions = np.stack([member(table)[..., 0] for member in self.stack.members.values()])
+        predictions = self.stack(table)[..., 0]  # of shape (members, folds, rows)
         location = self.pool(predictions)
         logs = [
             self.noise.log_scale(fold, _noise_inputs(table, predictions[:, fold], location[fold], self.pool))
@@ -110,8 +109,7 @@ class ContinuousTarget:
             "df": round(shape.df, 3),
             "skew": round(shape.skew, 4),
             "scale": "predicted" if self.noise.trees is not None and shape.gain > 0 else "global",
-            "weights": dict(zip(self.stack.members, self.pool.weights.round(4).tolist(), strict=True)),
-            "members": list(self.stack.tried),
+            **self.stack.summary(self.pool.weights),
             "rows_left_out": int((~self.inliers).sum()),
         }
 

@@ -54,8 +54,7 @@ class CountTarget(ByLevel):
 
     def parameters(self, table: MemberTable) -> dict[str, Array]:
         """Return the logarithm of the mean, and ``log_square``, of each row."""
-        predictions = np.stack([member(table)[..., 0] for member in self.stack.members.values()])
-        location = _pooled(self.weights, predictions)
+        location = _pooled(self.weights, self.stack(table)[..., 0])
         log_square = np.zeros_like(location)
         if self.trees is not None:
             for fold in range(len(location)):
@@ -78,8 +77,7 @@ class CountTarget(ByLevel):
         return {
             "likelihood": self.spread.family,
             "scale": "predicted" if self.trees is not None and self.spread.gain > 0 else "global",
-            "weights": dict(zip(self.stack.members, self.weights.round(4).tolist(), strict=True)),
-            "members": list(self.stack.tried),
+            **self.stack.summary(self.weights),
             "rows_left_out": 0,
         }
 
