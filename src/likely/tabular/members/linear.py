@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from likely._typing import Array, Index
 from likely.linear import DynamicLogisticRegression, DynamicRidge
-from likely.tabular.members.task import StackMember, Task, View, cross_fit, loss_of
+from likely.tabular.members.task import StackMember, Task, View, cross_fit, loss_of, minimised
 
 MAX_FIT_ROWS = 50_000  # largest number of rows per fit: more hardly change a linear model
 RIDGE = 1.0
@@ -106,15 +105,13 @@ def descend(
         coef = parameters[:split].view(shape)
         return coef if root is None else torch.linalg.solve_triangular(root.T, coef, upper=True)
 
-    def objective(flat: object) -> tuple[float, object]:
-        parameters = torch.as_tensor(flat).to(features).requires_grad_()
+    def objective(flat: Tensor) -> Tensor:
+        parameters = flat.to(features)
         coef, bias = coefficients(parameters), parameters[split:]
-        total = (loss(torch.addmm(bias, features, coef), target) * weight).sum() + 0.5 * ridge * coef.square().sum()
-        (gradient,) = torch.autograd.grad(total, parameters)
-        return float(total.detach()), gradient.double().cpu().numpy()
+        return (loss(torch.addmm(bias, features, coef), target) * weight).sum() + 0.5 * ridge * coef.square().sum()
 
     start_coef = start[0] if root is None else root.T @ start[0]
     flat = torch.cat([start_coef.reshape(-1), start[1]]).double().cpu().numpy()
-    steps = {"maxiter": MOST_STEPS if root is None else FEW_STEPS}
-    optimum = torch.as_tensor(minimize(objective, flat, jac=True, method="L-BFGS-B", options=steps).x).to(features)
+    max_iter = MOST_STEPS if root is None else FEW_STEPS
+    optimum = torch.from_numpy(minimised(objective, flat, max_iter=max_iter)).to(features)
     return coefficients(optimum), optimum[split:]

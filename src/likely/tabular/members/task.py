@@ -36,8 +36,13 @@ def loss_of(link: str) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda prediction, target: softmax_nll(prediction, target.argmax(1), **options)
 
 
-def minimised(loss: Callable[[Tensor], Tensor], start: Array, bounds: Sequence[tuple[float, float]]) -> Array:
-    """Return the minimum of a differentiable function of few numbers, by L-BFGS."""
+def minimised(
+    loss: Callable[[Tensor], Tensor],
+    start: Array,
+    bounds: Sequence[tuple[float, float]] | None = None,
+    max_iter: int = 15_000,
+) -> Array:
+    """Return the minimum of a differentiable function, by L-BFGS."""
 
     def objective(values: Array) -> tuple[float, Array]:
         parameters = torch.as_tensor(values).requires_grad_()
@@ -45,7 +50,8 @@ def minimised(loss: Callable[[Tensor], Tensor], start: Array, bounds: Sequence[t
         (gradient,) = torch.autograd.grad(total, parameters)
         return float(total.detach()), gradient.numpy()
 
-    return np.asarray(minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B").x)
+    options = {"maxiter": max_iter}
+    return np.asarray(minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options).x)
 
 
 class OutOfTime(Exception):
