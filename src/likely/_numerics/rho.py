@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from likely._numerics.special import with_slopes
+from likely._numerics.special import polynomial, with_slopes
 
 # e^h = 1 + h + …: the terms of d/dh (expm1(h)/h), enough for float64 up to |h| = ½.
 _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]
@@ -94,10 +94,7 @@ def _exprel(x: Tensor) -> Tensor:
 
 def _exprel_slope(x: Tensor) -> Tensor:
     small = x.abs() < 0.5
-    near = torch.where(small, x, 0.0)
-    series = torch.full_like(x, _SERIES[-1])
-    for coefficient in reversed(_SERIES[:-1]):
-        series = series * near + coefficient
+    series = polynomial(_SERIES, torch.where(small, x, 0.0))
     far = torch.where(small, 1.0, x)
     return torch.where(small, series, (far * far.exp() - torch.expm1(far)) / far.square())
 

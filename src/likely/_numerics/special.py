@@ -33,7 +33,7 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 _SHIFT = 8
 
 
-def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+def polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
     """Return Σ coefficients[k] xᵏ."""
     total = torch.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
@@ -43,7 +43,7 @@ def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
 
 def stirling(y: Tensor) -> Tensor:
     """Return Stirling's series: log Γ(y) - (y - ½) log y + y - ½ log 2π for y ≥ 8, exact to rounding."""
-    return _polynomial(_STIRLING, y.square().reciprocal()) / y
+    return polynomial(_STIRLING, y.square().reciprocal()) / y
 
 
 def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
@@ -66,7 +66,7 @@ def digamma_half_step(x: Tensor) -> Tensor:
     """Return ψ(x + ½) - ψ(x) for x > 0, without cancellation: the recurrence of ψ lifts x by 8."""
     lifted = x + _SHIFT
     inverse_square = lifted.square().reciprocal()
-    result = 0.5 / lifted + _polynomial(_HALF_STEP, inverse_square) * inverse_square
+    result = 0.5 / lifted + polynomial(_HALF_STEP, inverse_square) * inverse_square
     for j in range(_SHIFT):
         result = result + 0.5 / ((x + j) * (x + (j + 0.5)))
     return result
@@ -77,7 +77,7 @@ def log_minus_digamma(x: Tensor) -> Tensor:
     lifted = x + _SHIFT
     inverse_square = lifted.square().reciprocal()
     slopes = [(2 * k + 1) * coefficient for k, coefficient in enumerate(_STIRLING)]
-    result = _polynomial(slopes, inverse_square) * inverse_square + 0.5 / lifted - torch.log1p(_SHIFT / x)
+    result = polynomial(slopes, inverse_square) * inverse_square + 0.5 / lifted - torch.log1p(_SHIFT / x)
     for j in range(_SHIFT):
         result = result + 1 / (x + j)
     return result

@@ -72,14 +72,17 @@ def column_order(x: Array, y: Array, weight: Array) -> Index:
 def _sorted_rows(x: Array, y: Array) -> tuple[Index, Index]:
     """Return the rows sorted by target, then by their columns, and the positions of the first of equal rows."""
     # A few columns order most rows; a key of the whole row, which takes longer, orders the others.
-    keys = [*x.T[:3][::-1], y]
-    rows = np.lexsort(keys)
-    new = np.any([_is_new(key[rows]) for key in keys], axis=0)
+    keys: list[Values] = [*x.T[:3][::-1], y]
+    rows, new = _sorted(keys)
     if not new.all() and x.shape[1] > 3:
-        keys = [exact_keys(x)[0], *keys]
-        rows = np.lexsort(keys)
-        new = np.any([_is_new(key[rows]) for key in keys], axis=0)
+        rows, new = _sorted([exact_keys(x)[0], *keys])
     return rows, np.flatnonzero(new)
+
+
+def _sorted(keys: list[Values]) -> tuple[Index, Mask]:
+    """Return the rows sorted by keys, the last one first, and whether each differs from the one before."""
+    rows = np.lexsort(keys)
+    return rows, np.any([_is_new(key[rows]) for key in keys], axis=0)
 
 
 def _is_new(values: Values) -> Mask:

@@ -1,7 +1,7 @@
 """The normal, the Laplace, and the spike-and-slab prior."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,6 +13,18 @@ from likely.parameters import Global
 from likely.priors._base import Prior, Which
 
 _SHARE = Interval(1e-4, 1 - 1e-4)  # its logarithms, and their slopes, stay finite
+
+
+def _around_zero(nll: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The negative log-prior of weights at a scale, by a likelihood."""
+
+    def of_weights(weight: Tensor, scale: Tensor | float, **options: Any) -> Tensor:
+        return nll(weight, torch.zeros_like(weight), scale=scale, validate_args=False, **options)
+
+    return of_weights
+
+
+_normal, _laplace = _around_zero(normal_nll), _around_zero(laplace_nll)
 
 
 class NormalPrior(Prior):
@@ -47,8 +59,7 @@ class NormalPrior(Prior):
 
     power = 2
 
-    def _nll(self, weight: Tensor, scale: Tensor, **options: Any) -> Tensor:
-        return normal_nll(weight, torch.zeros_like(weight), scale=scale, validate_args=False, **options)
+    _nll = staticmethod(_normal)
 
     def _softened(self, weight: Tensor) -> Tensor:
         return torch.hypot(weight, torch.full_like(weight, self._epsilon(weight)))
@@ -85,8 +96,7 @@ class LaplacePrior(Prior):
 
     power = 1
 
-    def _nll(self, weight: Tensor, scale: Tensor, **options: Any) -> Tensor:
-        return laplace_nll(weight, torch.zeros_like(weight), scale=scale, validate_args=False, **options)
+    _nll = staticmethod(_laplace)
 
     def _softened(self, weight: Tensor) -> Tensor:
         return weight.abs() + self._epsilon(weight)
@@ -184,12 +194,10 @@ class SpikeSlabPrior(Prior):
 
     def _log_densities(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
         weights, shares = self.weights, self._spread(self._shares())
-        options: dict[str, Any] = {"reduction": "none", "validate_args": False}
         for name, slab in self.scale.items():
             weight, share = weights[name], shares[name]
-            zero = torch.zeros_like(weight)
-            spike_nll = laplace_nll(weight, zero, scale=self._epsilon(weight), **options)
-            yield name, ((-share).log1p() - spike_nll, share.log() - normal_nll(weight, zero, scale=slab, **options))
+            spike_nll = _laplace(weight, self._epsilon(weight), reduction="none")
+            yield name, ((-share).log1p() - spike_nll, share.log() - _normal(weight, slab, reduction="none"))
 
     def _shares(self) -> list[Global]:
         return [share for share in self.inclusions if isinstance(share, Global)]
