@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from likely._rows.blocks import Rows, like
-from likely._rows.checks import all_or_nothing
+from likely._rows.checks import all_or_nothing, row_weights
 from likely._rows.contents import Keys, contents
 from likely._rows.sources import by_blocks, spooled
 from likely._typing import Array, Values
-from likely.calibration._held_out import HeldOutRows, check_features, check_weight
+from likely.calibration._held_out import HeldOutRows, check_features
 from likely.functional import softmax_nll
 
 Labels = NDArray[np.int64]
@@ -38,7 +38,7 @@ class LabelledLogits(HeldOutRows):
         table = spooled("logits", inputs, y=y, features=features, sample_weight=sample_weight)
         inputs, y, features, sample_weight = table.arguments
         logits = check_logits(inputs, probabilities=probabilities)
-        weight, extra = check_weight(sample_weight, logits), check_features(features, len(logits))
+        weight, extra = row_weights(sample_weight, logits), check_features(features, len(logits))
         return cls(logits, check_labels(y, logits), extra, weight, table=table).counted()
 
     @property

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from likely._rows.blocks import Rows
-from likely._rows.checks import check_sample_weight
 from likely._rows.contents import Split, fold_numbers, splits_of
 from likely._rows.sources import Spooled
 from likely._typing import Array, Index
@@ -70,12 +69,6 @@ class HeldOutRows:
         answers = [part.answers.whole() if isinstance(part.answers, Rows) else part.answers for part in parts]
         together = torch.cat(answers)[order]
         return replace(self, answers=Rows(together) if isinstance(self.answers, Rows) else together)
-
-
-def check_weight(sample_weight: Any, rows: Any) -> Array:
-    """Return the weight of each row: one where no weights are given."""
-    weight = check_sample_weight(sample_weight, rows)
-    return np.ones(len(rows)) if weight is None else weight
 
 
 def check_features(features: Any, n: int) -> Rows | None:

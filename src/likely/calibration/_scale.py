@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from likely._rows.blocks import Rows, like
-from likely._rows.checks import all_or_nothing
+from likely._rows.checks import all_or_nothing, row_weights
 from likely._rows.contents import Keys, contents
 from likely._rows.sources import by_blocks, refuse_blocks, spooled
 from likely._solvers.evidence import Evaluate
 from likely._typing import Array
-from likely.calibration._held_out import HeldOutRows, check_features, check_weight
+from likely.calibration._held_out import HeldOutRows, check_features
 from likely.calibration._row_factor import LINK
 from likely.likelihoods import LIKELIHOODS, Likelihood
 
@@ -48,7 +48,7 @@ class Forecasts(HeldOutRows):
             raise ValueError("scale must be positive in every row: clip it or drop these rows")
         extra = check_features(features, len(centre))
         target = None if y is None else _column("y", y, like=centre)
-        return cls(spread, target, extra, check_weight(sample_weight, centre), centre, table=table).counted()
+        return cls(spread, target, extra, row_weights(sample_weight, centre), centre, table=table).counted()
 
     @property
     def kept(self) -> int:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from torch import Tensor
@@ -19,8 +19,7 @@ from likely.metrics._input import Array, as_weight, relative
 
 __all__ = ["Running"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Metric = TypeVar("Metric", bound=Callable[..., Any])
 
 # Arguments that hold one entry per row; all others are options.
 PER_ROW = (
@@ -120,10 +119,10 @@ RECIPES: dict[Any, Recipe] = {}
 INDIVISIBLE: dict[Any, str] = {}  # metrics that need all rows at once, and what to use instead
 
 
-def by_sums(recipe: Recipe) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def by_sums(recipe: Recipe) -> Callable[[Metric], Metric]:
     """Decorate a metric that is computed from sums over rows."""
 
-    def decorate(metric: Callable[P, R]) -> Callable[P, R]:
+    def decorate(metric: Metric) -> Metric:
         whole = by_rows(metric)
         RECIPES[whole] = recipe
         return whole
@@ -133,10 +132,10 @@ def by_sums(recipe: Recipe) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def by_mean(
     values: Callable[..., Any] | None = None, result: Callable[..., Any] | None = None
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+) -> Callable[[Metric], Metric]:
     """Decorate a metric that is a mean over rows, or a function of one."""
 
-    def decorate(metric: Callable[P, R]) -> Callable[P, R]:
+    def decorate(metric: Metric) -> Metric:
         mean: Any = values or metric
 
         def sums(**arguments: Any) -> Sums:
@@ -151,10 +150,10 @@ def by_mean(
     return decorate
 
 
-def all_rows(instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def all_rows(instead: str) -> Callable[[Metric], Metric]:
     """Decorate a metric that needs all rows at once: blocks raise an error that names an alternative."""
 
-    def decorate(metric: Callable[P, R]) -> Callable[P, R]:
+    def decorate(metric: Metric) -> Metric:
         whole = by_rows(metric)
         INDIVISIBLE[whole] = f"{whole.__name__} needs all rows at once: {instead}"
         return whole
@@ -177,16 +176,16 @@ def split(metric: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tupl
     return rows, {name: value for name, value in arguments.items() if name not in PER_ROW}
 
 
-def by_rows(metric: Callable[P, R]) -> Callable[P, R]:
+def by_rows(metric: Metric) -> Metric:
     """Decorate a function that returns a value per row, computed from that row alone, so that it takes blocks."""
 
     @functools.wraps(metric)
-    def whole(*args: P.args, **kwargs: P.kwargs) -> R:
+    def whole(*args: Any, **kwargs: Any) -> Any:
         if not _any_table((*args, *kwargs.values())):
             return metric(*args, **kwargs)
         return _of_blocks(whole, *split(metric, args, kwargs))
 
-    return whole
+    return cast(Metric, whole)
 
 
 def check_divisible(metric: Any, options: Mapping[str, Any]) -> None:
