@@ -22,13 +22,12 @@ from likely.calibration import (
     VectorScaling,
 )
 from likely.calibration._row_factor import LINK
+from likely.calibration._scaling import affine, centred
 from likely.losses import LikelihoodLoss
 from likely.optim import Supervised
 from likely.parameters import Data
 
 __all__ = ["export", "to_onnx"]
-
-_LOWEST = -100.0  # below the highest logit a class counts as ruled out, as in the fit
 
 
 def export(module: nn.Module, example_inputs: Sequence[Any]) -> torch.export.ExportedProgram:
@@ -218,17 +217,15 @@ class _Affine(nn.Module):
 
     def __init__(self, calibrator: VectorScaling) -> None:
         super().__init__()
-        self.temperature, self.mixes = float(calibrator.global_temperature_), bool(calibrator.mixing_.size)
+        self.temperature = float(calibrator.global_temperature_)
         self.register_buffer("shift", torch.as_tensor(calibrator.factors_ - 1, dtype=torch.float32))
         self.register_buffer("bias", torch.as_tensor(calibrator.bias_, dtype=torch.float32))
-        self.register_buffer("mixing", torch.as_tensor(calibrator.mixing_.T, dtype=torch.float32))
+        self.register_buffer("mixing", torch.as_tensor(calibrator.mixing_, dtype=torch.float32))
 
     def forward(self, logits: Tensor, features: Tensor) -> Tensor:
         tempered = logits / self.temperature
-        x = (tempered - tempered.amax(1, keepdim=True)).clamp(min=_LOWEST)
-        x = x - x.mean(1, keepdim=True)
-        moved = tempered + x * self.shift.to(x.dtype) + self.bias.to(x.dtype)
-        return moved + x @ self.mixing.to(x.dtype) if self.mixes else moved
+        learned = (part.to(tempered.dtype) for part in (self.shift, self.bias, self.mixing))
+        return affine(tempered, centred(tempered), *learned)
 
 
 class _Several(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ class LinearModel(BaseEstimator):
     """Base of all linear models. Subclasses write ``_fit``."""
 
     _least = 1  # minimum number of rows
+    _fit: Callable[[Any, Any, Any], None]  # to X, y and weights
     coef_: Array
 
     @all_or_nothing
@@ -49,14 +51,13 @@ class LinearModel(BaseEstimator):
         self._fit(X, y, sample_weight)
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        raise TypeError("use one of the estimators in likely.linear")
-
 
 class LinearRegressor(RegressorMixin, LinearModel):
     """Base of linear regressions. Subclasses write ``_learn``, which sets line and intercept, and ``_deviation``."""
 
     _sparse = False  # whether X may be sparse
+    _learn: Callable[[Any, Array, Array | None], None]  # from X, y and weights
+    _deviation: Callable[[Any], Array]  # of each row's prediction
     intercept_: float
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
@@ -87,12 +88,6 @@ class LinearRegressor(RegressorMixin, LinearModel):
         accept = ["csr", "csc"] if self._sparse else False
         return validate_data(self, X, accept_sparse=accept, dtype=np.float64, reset=False)
 
-    def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
-        raise TypeError("use one of the estimators in likely.linear")
-
-    def _deviation(self, X: Any) -> Array:
-        raise TypeError("use one of the estimators in likely.linear")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._sparse
@@ -111,6 +106,7 @@ class DynamicLinearModel(LinearRegressor):
     penalty_weights: Any
     sigma_: float
     _posterior: Posterior
+    _solve: Callable[[Design], Array]  # the weights
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         source = source_of(X)
@@ -129,9 +125,6 @@ class DynamicLinearModel(LinearRegressor):
         self.coef_, self.intercept_ = design.restored(self._solve(design))
         # Stored are the units of the fit, for new rows; the table itself is released.
         self._design = replace(design, x=np.zeros((0, design.shape[1])), y=np.zeros(0), offset=None, weight=None)
-
-    def _solve(self, design: Design) -> Array:
-        raise TypeError("use one of the estimators in likely.linear")
 
     def _deviation(self, X: Any) -> Array:
         """Return the standard deviation from the noise and the weights' uncertainty together."""
@@ -207,6 +200,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
 
     classes_: Any
     intercept_: Array
+    _learn: Callable[[Array, Table], None]  # from X, and its canonical form with the numbers of the labels
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         require_rows_in_memory(self, X)
@@ -218,9 +212,6 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         if len(self.classes_) < 2:
             raise ValueError(f"the rows hold one class only, {self.classes_[0]!r}: at least 2 classes are needed")
         self._learn(X, canonical(X[seen], labels.astype(np.float64), None if weight is None else weight[seen]))
-
-    def _learn(self, X: Array, table: Table) -> None:
-        raise TypeError("use one of the estimators in likely.linear")
 
     @by_blocks(width=lambda model: None if classes_of(model) == 2 else classes_of(model))
     def decision_function(self, X: Any) -> Any:

@@ -1,6 +1,7 @@
 """What detectors share: scikit-learn's conventions, a threshold, and tables of any kind."""
 
 import math
+from collections.abc import Callable
 from copy import copy
 from numbers import Real
 from typing import Any, Self
@@ -36,6 +37,11 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
 
     columns_: Columns
     offset_: float
+    n_features_in_: int
+    # Returns the scores of the rows it learns from, and those they would have if each had been left out.
+    _learn: Callable[[Array, Distinct], tuple[Array, Array]]
+    _scores: Callable[[Array], Array]
+    _contributions: Callable[[Array], Array]
     _exceptions = False  # whether values in a column of which most are the same count by how rare they are
     _long_tails = False  # whether scores of ordinary rows may have a long upper tail
     _first_scores: Array | None = None  # by which training rows are judged, if not by those of rows left out
@@ -178,18 +184,6 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
     @number_per_feature
     def _explain(self, X: Any) -> Any:
         return self._contributions(self._table(X))
-
-    def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
-        """Learn, and return the scores of these rows, and those they would have if each had been left out."""
-        raise TypeError("use one of the detectors in likely.outliers")
-
-    def _scores(self, table: Array) -> Array:
-        raise NotImplementedError
-
-    def _contributions(self, table: Array) -> Array:
-        raise NotImplementedError
-
-    n_features_in_: int
 
     def _check_parameters(self) -> None:
         share = self.contamination

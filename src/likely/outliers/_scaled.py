@@ -137,9 +137,6 @@ class ScaledDetector(OutlierDetector):
         """
         return super().explain(X)
 
-    def _autoencoder(self, squares: Array, components: int, members: int | None) -> tuple[nn.Module, nn.Module]:
-        raise TypeError("use ScaledPCADetector or ScaledAutoencoderDetector")
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for name, allowed in (
