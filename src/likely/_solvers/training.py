@@ -1,6 +1,6 @@
 """The training loop: steps of an optimizer, progress, and the state of the lowest held-out loss."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,9 @@ class Progress:
     held_out: tuple[float, ...]  # one per member; empty where no rows are held out
 
 
+Callbacks = Sequence[Callable[[Progress], Any]]  # training ends when one returns True
+
+
 @dataclass
 class History:
     """The lowest held-out loss of every member, its step, and the number of steps taken."""
@@ -56,7 +59,7 @@ def train(
     every: int = 20,
     patience: int | None = None,
     seed: int = 0,
-    callbacks: Iterable[Callable[[Progress], Any]] = (),
+    callbacks: Callbacks = (),
 ) -> History:
     """Minimise ``loss(step)`` by steps of ``optimizer``; leave every member in its state of the lowest held-out loss.
 

@@ -9,10 +9,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from likely._rows.checks import all_or_nothing, row_weights
-from likely._rows.sources import by_blocks
 from likely._typing import Array
 from likely.tabular._columns import sample_rows
-from likely.tabular._predictions import ProbabilityClassifier, odds_against
+from likely.tabular._predictions import ProbabilityClassifier, number_per_class, odds_against
 from likely.tabular._stack import fit_stack, pool_classes
 from likely.tabular._table_estimator import TableEstimator
 
@@ -130,7 +129,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
         }
         return self
 
-    @by_blocks(width=lambda classifier: len(classifier.classes_))
+    @number_per_class
     def predict_log_proba(self, X: Any) -> Array:
         """Predict the logarithm of the probability of each class.
 
@@ -143,7 +142,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
         check_is_fitted(self)
         return self.pool_(self.stack_(self._table(self._checked(X), self.encoders_)))
 
-    @by_blocks(width=lambda classifier: len(classifier.classes_))
+    @number_per_class
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class.
 

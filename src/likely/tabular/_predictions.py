@@ -50,6 +50,9 @@ class DistributionRegressor(RegressorMixin):
         return lower, upper
 
 
+number_per_class = by_blocks(width=lambda classifier: len(classifier.classes_))
+
+
 class ProbabilityClassifier(ClassifierMixin):
     """A classifier that predicts the probability of every class."""
 

@@ -1,6 +1,6 @@
 """A neural network classifier whose temperature depends on the row."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -11,11 +11,11 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from likely._rows.sources import by_blocks
-from likely._solvers.training import Progress
+from likely._solvers.training import Callbacks
 from likely._typing import Array, Floats, Values
-from likely.tabular._predictions import ProbabilityClassifier, odds_against
+from likely.tabular._predictions import ProbabilityClassifier, number_per_class, odds_against
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
-from likely.tabular.networks.likelihood import NetworkLikelihood
+from likely.tabular.networks.likelihood import NetworkLikelihood, Phi
 from likely.tabular.networks.rows import TrainingRows
 
 
@@ -79,9 +79,9 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     max_steps: int = 2000
     device: Any = None
     random_state: Any = None
-    callbacks: Sequence[Callable[[Progress], Any]] | None = None
+    callbacks: Callbacks | None = None
 
-    @by_blocks(width=lambda classifier: len(classifier.classes_))
+    @number_per_class
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class, the mean of the networks' probabilities.
 
@@ -121,7 +121,7 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     def _goals(self, y: Values, weight: Array) -> tuple[Tensor, int]:
         return torch.as_tensor(self._encoded(y)), len(self.classes_)
 
-    def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
+    def _out_of_fold(self, prediction: Tensor, phi: Phi) -> Array:
         return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
 
     def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:

@@ -1,6 +1,5 @@
 """The base class of the two network estimators: arguments, training, and predictions of each network."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral, Real
@@ -16,10 +15,10 @@ from torch import Tensor, nn
 from likely._rows.blocks import Rows as TableRows
 from likely._rows.checks import all_or_nothing, row_weights
 from likely._rows.contents import contents
-from likely._solvers.training import Progress
+from likely._solvers.training import Callbacks
 from likely._typing import Array, Floats, Index, Values
 from likely.tabular._columns import read_sample
-from likely.tabular.networks.likelihood import NetworkLikelihood
+from likely.tabular.networks.likelihood import NetworkLikelihood, Phi
 from likely.tabular.networks.modules import fresh
 from likely.tabular.networks.rows import TrainingRows, Units, in_chunks
 from likely.tabular.networks.training import TrainingRecipe, fit_members, nll_at
@@ -41,11 +40,17 @@ class NetworkEstimator(BaseEstimator):
     max_steps: int
     device: Any
     random_state: Any
-    callbacks: Sequence[Callable[[Progress], Any]] | None
+    callbacks: Callbacks | None
     outlier_scores_: Array
     out_of_fold_: Array
     second_: Second | None
     _per_target: bool  # whether each target has likelihood parameters of its own
+    _likelihood: Callable[[], NetworkLikelihood]
+    _checked: Callable[[Any, Any], tuple[Floats, Values]]
+    # The targets in standard units, or the numbers of the labels, and how many numbers predict one row's.
+    _goals: Callable[[Values, Array], tuple[Tensor, int]]
+    _out_of_fold: Callable[[Tensor, Phi], Array]
+    _row_scores: Callable[[TrainingRows, Array], Array]
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -95,14 +100,14 @@ class NetworkEstimator(BaseEstimator):
         self.out_of_fold_, self.outlier_scores_ = self.out_of_fold_[original], self.outlier_scores_[original]
         return self
 
-    def _components(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    def _components(self, X: Any) -> tuple[Tensor, Phi]:
         """Predictions (networks, rows, outputs) and likelihood parameters of each, in the model's units."""
         check_is_fitted(self, "training_")
         X = validate_data(self, X, reset=False, dtype=FLOATS)
         model, loss_fn = self.training_.fitted.model, self.training_.fitted.loss_fn
         device = next(model.parameters()).device
 
-        def compute(rows: slice) -> dict[str, Tensor]:
+        def compute(rows: slice) -> Phi:
             x = self.units_.inputs(X[rows], device)
             prediction, features = model(x)
             if self.second_ is None:
@@ -117,28 +122,12 @@ class NetworkEstimator(BaseEstimator):
         phi = in_chunks(len(X), compute, 1)
         return phi.pop("prediction"), phi
 
-    @abstractmethod
-    def _likelihood(self) -> NetworkLikelihood: ...
-
-    @abstractmethod
-    def _checked(self, X: Any, y: Any) -> tuple[Floats, Values]: ...
-
-    @abstractmethod
-    def _goals(self, y: Values, weight: Array) -> tuple[Tensor, int]:
-        """The targets in standard units, or the numbers of the labels, and how many numbers predict one row's."""
-
     def _rows(self, X: Floats, y: Values, weight: Array) -> TrainingRows:
         goals, outputs = self._goals(y, weight)
         self.units_ = Units.standard(X, weight)
         device = torch.device(self.device or "cpu")
         weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
         return TrainingRows(self.units_.inputs(X, device), goals.to(device), weights, outputs)
-
-    @abstractmethod
-    def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array: ...
-
-    @abstractmethod
-    def _row_scores(self, rows: TrainingRows, nll: Array) -> Array: ...
 
     def _settings(self) -> NetworkLikelihood:
         """The likelihood, after a check of all arguments."""

@@ -16,6 +16,7 @@ from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 from likely.tabular.networks.modules import MemberLinear
 
+Phi = dict[str, Tensor]  # parameters of a likelihood, by name
 UNITS = ("scale", "temperature")  # parameters that a row's error is divided by
 SPREADS = (*UNITS, "dispersion", "concentration")
 KINDS = ("fixed", "global", "data", "predicted")

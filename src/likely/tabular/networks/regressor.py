@@ -1,6 +1,6 @@
 """A neural network regressor that predicts a distribution for every row."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -12,12 +12,12 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._rows.columns import middle_and_spread
 from likely._rows.sources import by_blocks, refuse_blocks
-from likely._solvers.training import Progress
+from likely._solvers.training import Callbacks
 from likely._typing import Array, Floats, Values
 from likely.likelihoods import LIKELIHOODS
 from likely.tabular._predictions import DistributionRegressor
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
-from likely.tabular.networks.likelihood import NetworkLikelihood
+from likely.tabular.networks.likelihood import NetworkLikelihood, Phi
 from likely.tabular.networks.rows import TrainingRows, Units
 
 
@@ -87,7 +87,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     max_steps: int = 2000
     device: Any = None
     random_state: Any = None
-    callbacks: Sequence[Callable[[Progress], Any]] | None = None
+    callbacks: Callbacks | None = None
 
     @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -166,7 +166,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         _, phi = self._restored(X)
         return {name: self._shaped(value.mean(0)) for name, value in phi.items()}
 
-    def _restored(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    def _restored(self, X: Any) -> tuple[Tensor, Phi]:
         """Locations and parameters in the target's units, (components, rows, targets)."""
         location, phi = self._components(X)
         units = self.target_units_
@@ -174,14 +174,14 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         restored = {name: value * spread if name == "scale" else value for name, value in phi.items()}
         return location * spread + torch.from_numpy(units.centre), restored
 
-    def _mean(self, location: Tensor, phi: dict[str, Tensor]) -> Tensor:
+    def _mean(self, location: Tensor, phi: Phi) -> Tensor:
         """The location of real targets, which exists for Cauchy tails too; the mean of all others."""
         if self._likelihood().record.start is None:
             return location.mean(0)
         mean = self._mixed(location, phi).mean
         return mean if self.several_targets_ else mean[:, None]
 
-    def _mixed(self, location: Tensor, phi: dict[str, Tensor]) -> Distribution:
+    def _mixed(self, location: Tensor, phi: Phi) -> Distribution:
         """The mixture of the components, which are the first axis, for each row (and target)."""
         several = self.several_targets_
 
@@ -233,7 +233,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         z = (targets - self.target_units_.centre) / self.target_units_.spread
         return torch.as_tensor(z, dtype=torch.float32), targets.shape[1]
 
-    def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
+    def _out_of_fold(self, prediction: Tensor, phi: Phi) -> Array:
         spread, centre = torch.from_numpy(self.target_units_.spread), torch.from_numpy(self.target_units_.centre)
         expanded = self.training_.likelihood.expanded
         rows = {name: expanded(name, value, prediction.shape)[None] for name, value in phi.items()}

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from likely._numerics.random import Seeded
-from likely._solvers.training import History, Progress, fit_constants, train
+from likely._solvers.training import Callbacks, History, fit_constants, train
 from likely.likelihoods import Likelihood
 from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression
 from likely.optim import param_groups
 from likely.tabular.members.linear import lines_of_classes
-from likely.tabular.networks.likelihood import NetworkLikelihood, NetworkWithLoss
+from likely.tabular.networks.likelihood import NetworkLikelihood, NetworkWithLoss, Phi
 from likely.tabular.networks.modules import MLP, Copies, tensors_of
 from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, TrainingRows, deal, in_chunks
 
@@ -38,7 +38,7 @@ class TrainingRecipe:
     max_steps: int
     cv: int | None
     seed: int
-    callbacks: Sequence[Callable[[Progress], Any]] = ()
+    callbacks: Callbacks = ()
     patience: int = PATIENCE
 
     def optimizer_of(self, fitted: NetworkWithLoss) -> torch.optim.Optimizer:
@@ -67,7 +67,7 @@ class Training:
         """Predict each row by the member that was trained without it."""
         return predict_out_of_fold(folds, len(rows.x), lambda index: self.fitted.model(rows.x[index])[0])
 
-    def out_of_fold_phi(self, rows: TrainingRows, folds: Tensor) -> dict[str, Tensor]:
+    def out_of_fold_phi(self, rows: TrainingRows, folds: Tensor) -> Phi:
         """Predict the likelihood parameters of each row by that member."""
         model, loss_fn = self.fitted.model, self.fitted.loss_fn
 
@@ -215,7 +215,7 @@ def predict_out_of_fold(folds: Tensor, n: int, compute: Callable[[Tensor], Tenso
     return result
 
 
-def fit_likelihood(rows: TrainingRows, likelihood: NetworkLikelihood, prediction: Tensor) -> dict[str, Tensor]:
+def fit_likelihood(rows: TrainingRows, likelihood: NetworkLikelihood, prediction: Tensor) -> Phi:
     """Fit one value of each parameter for all rows, by maximum likelihood at these predictions."""
     loss_fn = likelihood.constant().loss(1, rows.shape).to(rows.x.device)
     total = rows.weight.double().sum()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from likely._numerics.random import Seeded
 from likely._solvers.training import History
-from likely.tabular.networks.likelihood import UNITS, NetworkLikelihood, NetworkWithLoss
+from likely.tabular.networks.likelihood import UNITS, NetworkLikelihood, NetworkWithLoss, Phi
 from likely.tabular.networks.modules import Heads
 from likely.tabular.networks.rows import TrainingRows, deal, in_chunks
 from likely.tabular.networks.training import (
@@ -74,12 +74,12 @@ class Second:
     """The likelihood's parameters, learned from out-of-fold predictions."""
 
     fitted: NetworkWithLoss | None  # None: the same parameters for all rows
-    constants: dict[str, Tensor]
+    constants: Phi
     range: dict[str, tuple[Tensor, Tensor]]
     gain: float  # in nats per row: the part that exceeds MARGIN standard errors
 
     @torch.no_grad()
-    def __call__(self, x: Tensor, prediction: Tensor) -> dict[str, Tensor]:
+    def __call__(self, x: Tensor, prediction: Tensor) -> Phi:
         """Predict each parameter, in a shape that broadcasts to (members, rows, targets) or (members, rows)."""
         if self.fitted is None:
             return {name: value[None] for name, value in self.constants.items()}
@@ -88,18 +88,18 @@ class Second:
         return {name: value.clamp(*self.range[name]) for name, value in phi.items()}
 
     @torch.no_grad()
-    def unbounded(self, x: Tensor, prediction: Tensor) -> dict[str, Tensor]:
+    def unbounded(self, x: Tensor, prediction: Tensor) -> Phi:
         """Predict each parameter without clipping it."""
         assert self.fitted is not None
         features, loss_fn = self.fitted.model(torch.cat([x, prediction], -1)), self.fitted.loss_fn
         return {name: getattr(loss_fn, name)(features=features) for name in loss_fn.slots}
 
-    def mean(self, x: Tensor, prediction: Tensor) -> dict[str, Tensor]:
+    def mean(self, x: Tensor, prediction: Tensor) -> Phi:
         """Predict the mean of each parameter over the members, in chunks of rows."""
         if self.fitted is None:
             return self.constants
 
-        def means(part: slice) -> dict[str, Tensor]:
+        def means(part: slice) -> Phi:
             return {name: value.mean(0) for name, value in self(x[part], prediction[part]).items()}
 
         return in_chunks(len(x), means, 0)
