@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -132,6 +133,9 @@ def check_labels(y: Any, logits: Rows) -> Labels:
 INPUTS = ("logits", "probabilities")
 
 
+by_logits = functools.partial(by_blocks, per_row="features", frames=False)
+
+
 def _classes(calibrator: Calibrator) -> int:
     check_is_fitted(calibrator)
     return int(calibrator.n_classes_)
@@ -202,7 +206,7 @@ class Calibrator(BaseEstimator):
         """The classes, 0 … C-1."""
         return np.arange(self.n_classes_)
 
-    @by_blocks(_classes, per_row="features", frames=False)
+    @by_logits(_classes)
     def transform(self, logits: Any, features: Any = None) -> Any:
         """Return calibrated logits.
 
@@ -215,7 +219,7 @@ class Calibrator(BaseEstimator):
         """
         return self._by_blocks(self._calibrate, logits, features)
 
-    @by_blocks(_classes, per_row="features", frames=False)
+    @by_logits(_classes)
     def predict_proba(self, logits: Any, features: Any = None) -> Any:
         """Return calibrated probabilities.
 
@@ -228,7 +232,7 @@ class Calibrator(BaseEstimator):
         """
         return self._by_blocks(lambda z, x: torch.softmax(self._calibrate(z, x), dim=1), logits, features)
 
-    @by_blocks(dtype=lambda _: np.int64, per_row="features", frames=False)
+    @by_logits(dtype=lambda _: np.int64)
     def predict(self, logits: Any, features: Any = None) -> Any:
         """Return the most probable class of each row.
 
@@ -241,7 +245,7 @@ class Calibrator(BaseEstimator):
         """
         return self._by_blocks(lambda z, x: self._calibrate(z, x).argmax(1), logits, features)
 
-    @by_blocks(per_row="features", frames=False)
+    @by_logits()
     def temperature(self, logits: Any, features: Any = None) -> Any:
         """Return the temperature that divides the logits of each row.
 

@@ -57,7 +57,7 @@ class _OneVersusRest(Calibrator):
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
         rows = rows.thinned()
-        parts = [_log_odds(rows.answers[part]).double().cpu().numpy() for part in rows.answers.blocks()]
+        parts = [_log_odds(rows.answers[part]) for part in rows.answers.blocks()]
         odds, y, weight = np.concatenate(parts), rows.y, rows.weight
         self.curves_ = self._curves(odds, y, weight)
         tempered = rows.fit(GlobalTemperature())
@@ -77,7 +77,7 @@ class _OneVersusRest(Calibrator):
         return [self._curve(column, y == k, weight) for k, column in enumerate(odds.T)]
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        probabilities = _normalised(self.curves_, _log_odds(logits).double().cpu().numpy())
+        probabilities = _normalised(self.curves_, _log_odds(logits))
         tempered = torch.softmax(logits.double() / self.temperature_, 1)
         return torch.lerp(tempered, torch.as_tensor(probabilities).to(tempered), self.share_).to(logits).log()
 
@@ -174,10 +174,10 @@ class IsotonicCalibration(_OneVersusRest):
         return Polygon(model.X_thresholds_, model.y_thresholds_)
 
 
-def _log_odds(logits: Tensor) -> Tensor:
+def _log_odds(logits: Tensor) -> Array:
     """log p - log(1 - p) of each class, without the cancellation of 1 - p."""
     others = torch.logsumexp(logits, 1, keepdim=True) + torch.log1p(-torch.softmax(logits, 1).clamp(max=0.5 + 1e-6))
     # For the top class log(Σ - z) would be a difference of near equals: the others are summed instead.
     top = logits.argmax(1, keepdim=True)
     others.scatter_(1, top, torch.logsumexp(logits.scatter(1, top, -torch.inf), 1, keepdim=True))
-    return (logits - others).clamp(-1e4, 1e4)
+    return (logits - others).clamp(-1e4, 1e4).double().cpu().numpy()

@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
@@ -26,7 +25,7 @@ from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import Split, fold_numbers, row_keys, splits_of
 from likely._rows.sources import by_blocks, is_source, refuse_blocks
 from likely._typing import Array, Values
-from likely.calibration._calibrator import Calibrator, check_truths
+from likely.calibration._calibrator import Calibrator, Labels, check_truths
 from likely.calibration._choice import make_calibrator
 from likely.calibration._scale import ScaleCalibrator
 
@@ -256,7 +255,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         logits = _as_logits(*_scores(self.estimator_, X, self.classes_), self.floor_)
         return np.asarray(getattr(self.calibrator_, method)(logits, self._features(X)))
 
-    def _targets(self, y: Values, fitted: Any = None) -> NDArray[np.int64]:
+    def _targets(self, y: Values, fitted: Any = None) -> Labels:
         self.classes_ = np.unique(y) if fitted is None else np.asarray(fitted.classes_)
         return _encode(y, self.classes_)
 
@@ -306,13 +305,23 @@ def _as_logits(scores: Array, probabilities: bool, floor: float) -> Array:
     return np.log(np.maximum(scores, floor)) if probabilities else scores
 
 
-def _encode(y: Values, classes: Values) -> NDArray[np.int64]:
+def _encode(y: Values, classes: Values) -> Labels:
     """Return labels as their positions in ``classes``."""
     check_truths(y, len(classes))
     unknown = np.setdiff1d(y, classes).tolist()
     if unknown:
         raise ValueError(f"y holds labels the estimator was not fitted on: {unknown[:5]}; its classes_ are {classes}")
     return np.searchsorted(classes, y)
+
+
+def mean_and_scale(estimator: Any, X: Any) -> tuple[Array, Array | None]:
+    """Return the estimator's predictions, and their scales where its ``predict`` can return them."""
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    if "return_std" not in inspect.signature(last.predict).parameters:
+        return np.asarray(estimator.predict(X), dtype=np.float64), None
+    mean, scale = (np.asarray(part, dtype=np.float64) for part in estimator.predict(X, return_std=True))
+    # A Gaussian process returns zero at a row it was trained on, which no factor can change.
+    return mean, np.maximum(scale, max(1e-6 * scale.max(initial=0.0), np.finfo(np.float32).tiny))
 
 
 @dataclass(eq=False, repr=False)
@@ -359,6 +368,7 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
     """
 
     _kind = ScaleCalibrator
+    _outputs = staticmethod(mean_and_scale)
 
     estimator: Any
     method: str | ScaleCalibrator = "linear"
@@ -417,9 +427,6 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         check_is_fitted(self)
         return *mean_and_scale(self.estimator_, X), self._features(X)
 
-    def _outputs(self, estimator: Any, X: Any) -> Outputs:
-        return mean_and_scale(estimator, X)
-
     def _features(self, X: Any, fit: bool = False) -> Any:
         if self.features is None:
             return None
@@ -432,16 +439,6 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
             self.fill_ = SimpleImputer(keep_empty_features=True).fit(inputs).statistics_
         # A missing input has no effect on the scale: it is replaced by the mean.
         return np.where(np.isnan(inputs), self.fill_, inputs)
-
-
-def mean_and_scale(estimator: Any, X: Any) -> tuple[Array, Array | None]:
-    """Return the estimator's predictions, and their scales where its ``predict`` can return them."""
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    if "return_std" not in inspect.signature(last.predict).parameters:
-        return np.asarray(estimator.predict(X), dtype=np.float64), None
-    mean, scale = (np.asarray(part, dtype=np.float64) for part in estimator.predict(X, return_std=True))
-    # A Gaussian process returns zero at a row it was trained on, which no factor can change.
-    return mean, np.maximum(scale, max(1e-6 * scale.max(initial=0.0), np.finfo(np.float32).tiny))
 
 
 def _deals_itself(cv: Any) -> bool:
