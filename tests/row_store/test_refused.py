@@ -106,9 +106,9 @@ def test_an_index_twice_in_a_batch_is_one_step_of_the_sum(store, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
-        (torch.zeros(3, dtype=torch.long), TypeError, "rows must be a tensor of floating-point"),
-        (torch.zeros(3, dtype=torch.complex64), TypeError, "rows must be a tensor of floating-point"),
-        ([1.0], TypeError, "rows must be a tensor of floating-point"),
+        (torch.zeros(3, dtype=torch.long), TypeError, "rows must be floating point"),
+        (torch.zeros(3, dtype=torch.complex64), TypeError, "rows must be real"),
+        ([1.0], TypeError, "rows must be a tensor"),
         (torch.tensor(1.0), ValueError, "rows must have a first dimension"),
     ],
 )

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from likely._kernels import _native, applies
 from likely._typing import FilePath
-from likely._validation import check_index, may_look, transformed
+from likely._validation import check_floating, check_index, may_look, transformed
 from likely.row_store._file import File
 from likely.row_store._processes import Shard, gathered, processes
 from likely.row_store._rule import Memory, Pair, Rule
@@ -94,7 +94,7 @@ class RowStore(nn.Module):
         validate_args: bool | None = None,
     ) -> None:
         super().__init__()
-        _check_floating("rows", rows)
+        check_floating("rows", rows)
         if not rows.ndim:
             raise ValueError("rows must have a first dimension, the rows; got a single number: pass row.expand(n)")
         self.rule, self.validate_args = Rule(optimizer, lr, decay, eps, clip, weight_decay), validate_args
@@ -171,7 +171,7 @@ class RowStore(nn.Module):
         """
         index = self._checked(index)
         expected_shape = (len(index), *self.shape)
-        _check_floating("grad", grad)
+        check_floating("grad", grad)
         if tuple(grad.shape) != expected_shape:
             raise ValueError(
                 f"grad must have the shape {expected_shape}, one row for each index, got {tuple(grad.shape)}"
@@ -254,12 +254,6 @@ class RowStore(nn.Module):
         place = str(self.file.path) if self.file else "host" if self.on_host else None
         where = f", store={place!r}" if place else ""
         return f"{(self.n, *self.shape)}, optimizer={self.rule.optimizer!r}, lr={self.rule.lr:g}{where}"
-
-
-def _check_floating(name: str, tensor: Any) -> None:
-    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-        kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise TypeError(f"{name} must be a tensor of floating-point numbers, got {kind}: call {name}.float()")
 
 
 def _common_row(rows: Tensor) -> Tensor:
