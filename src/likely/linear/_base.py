@@ -55,15 +55,14 @@ class LinearModel(BaseEstimator):
 class LinearRegressor(RegressorMixin, LinearModel):
     """Base of linear regressions. Subclasses write ``_learn``, which sets line and intercept, and ``_deviation``."""
 
-    _sparse = False  # whether X may be sparse
+    _accept_sparse: Any = False  # the formats of a sparse X
     _learn: Callable[[Any, Array, Array | None], None]  # from X, y and weights
     _deviation: Callable[[Any], Array]  # of each row's prediction
     intercept_: float
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         require_rows_in_memory(self, X)
-        accept = ["csr", "csc"] if self._sparse else False
-        options: dict[str, Any] = {"accept_sparse": accept, "accept_large_sparse": False, "y_numeric": True}
+        options = {"accept_sparse": self._accept_sparse, "accept_large_sparse": False, "y_numeric": True}
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least, **options)
         self._learn(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))
 
@@ -85,12 +84,11 @@ class LinearRegressor(RegressorMixin, LinearModel):
 
     def _checked_rows(self, X: Any) -> Any:
         check_is_fitted(self)
-        accept = ["csr", "csc"] if self._sparse else False
-        return validate_data(self, X, accept_sparse=accept, dtype=np.float64, reset=False)
+        return validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._sparse
+        tags.input_tags.sparse = bool(self._accept_sparse)
         return tags
 
 

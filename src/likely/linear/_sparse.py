@@ -63,7 +63,7 @@ class DynamicLasso(DynamicLinearModel):
         :class:`sklearn.linear_model.LassoCV`, which selects λ by cross-validation.
     """
 
-    _sparse = True
+    _accept_sparse = ("csr", "csc")
 
     fit_intercept: bool = True
     penalty_weights: Any = None
