@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from likely._rows.blocks import Rows, row_blocks
-from likely._typing import Floats, Index, Values
+from likely._typing import Floats, Index, Places, Values
 
 Keys = NDArray[np.uint64]
 Split = tuple[Index, Index]
@@ -137,7 +137,7 @@ def splits_of(number: Index) -> list[Split]:
     return [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in np.unique(number)]
 
 
-def deal(n: int, cv: int, random: np.random.RandomState) -> list[NDArray[np.int64]]:
+def deal(n: int, cv: int, random: np.random.RandomState) -> list[Places]:
     """Return random folds of row numbers, for rows of which only the number is known."""
     dealt = random.permutation(n)
     return [dealt[k::cv] for k in range(min(cv, n))]

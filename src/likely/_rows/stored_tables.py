@@ -18,10 +18,9 @@ from typing import Any, TypeVar
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from likely._typing import Values
+from likely._typing import Places, Values
 
 T = TypeVar("T")
 BLOCK_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
@@ -134,7 +133,7 @@ def _picked(stride: int, *blocks: Any) -> tuple[Any, ...]:
     return tuple(_safe_indexing(part, rows) for part in parts)
 
 
-def drawn(start: int, rows: int, stride: int) -> NDArray[np.int64]:
+def drawn(start: int, rows: int, stride: int) -> Places:
     """Return which of the ``rows`` from ``start`` on are drawn: one of every ``stride`` rows of a table.
 
     The row is chosen by a hash, as good as at random, so that a pattern in the table, such as every tenth row, is
@@ -273,7 +272,7 @@ class Piece:
         """Return a pandas frame."""
         table = self.content
         if hasattr(table, "to_table"):
-            with _naming(table.path):
+            with naming_unreadable(table.path):
                 table = table.to_table(self.schema)
         return table.to_pandas(date_as_object=False)
 
@@ -321,7 +320,7 @@ class Files(Source):
     def _pieces(self) -> Iterator[Piece]:
         block_rows = max(1, BLOCK_NUMBERS // max(1, len(self.schema)))
         for fragment in self.dataset.get_fragments():
-            with _naming(fragment.path):
+            with naming_unreadable(fragment.path):
                 if hasattr(fragment, "split_by_row_group"):
                     is_small = fragment.count_rows() <= block_rows
                     groups = [fragment] if is_small else fragment.split_by_row_group()
@@ -358,12 +357,12 @@ def _dataset(paths: list[Any]) -> Any:
     # Folders such as year=2024 are a column, as to pandas and Dask; those above the folder that is named are not.
     is_folder = len(paths) == 1 and os.path.isdir(paths[0])
     parts = {"partitioning": "hive", "partition_base_dir": os.path.abspath(paths[0])} if is_folder else {}
-    with _naming(files[0]):  # the other files must have its columns
+    with naming_unreadable(files[0]):  # the other files must have its columns
         return dataset.dataset(files, format=form, filesystem=found[0][0], **parts)
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
+def naming_unreadable(path: str) -> Iterator[None]:
     """Raise an error that names the file that cannot be read, in one line."""
     try:
         yield
@@ -391,7 +390,7 @@ def _schema(dataset: Any) -> Any:
 
     schema, (first, *others) = dataset.schema, dataset.get_fragments()
     for fragment in others:
-        with _naming(fragment.path):
+        with naming_unreadable(fragment.path):
             own = fragment.physical_schema
         try:
             for name in sorted({*own.names} ^ {*first.physical_schema.names}):

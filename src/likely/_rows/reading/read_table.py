@@ -11,6 +11,7 @@ from likely._files import loading
 from likely._rows.reading.table import Table, mend_text, read_header
 from likely._rows.reading.text import read_text
 from likely._rows.sources import is_files, is_one_file, source_of
+from likely._rows.stored_tables import naming_unreadable
 from likely._typing import Values
 
 _TEXT, _ARROW = (".csv", ".tsv", ".txt"), (".parquet", ".pq", ".arrow", ".feather", ".ipc")
@@ -87,7 +88,7 @@ def _from_arrow(path: Path) -> pd.DataFrame:
         from pyarrow import ArrowInvalid, ipc, parquet
     except ImportError:
         raise ImportError(f"reading {path.name} needs pyarrow: pip install 'likely[arrow]'") from None
-    try:
+    with naming_unreadable(path.name):
         if ending in (".parquet", ".pq"):
             table = parquet.ParquetFile(path).read()  # its read_table refuses names that occur twice
         else:
@@ -96,6 +97,4 @@ def _from_arrow(path: Path) -> pd.DataFrame:
                 table = ipc.open_file(content).read_all()
             except ArrowInvalid:
                 table = ipc.open_stream(content).read_all()
-    except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
-        raise ValueError(f"{path.name} cannot be read: {str(error).splitlines()[0]}") from None
     return table.to_pandas(ignore_metadata=True)
