@@ -14,11 +14,10 @@ from torch import Tensor
 from torch.distributions.transforms import Transform
 
 from likely._kernels import _native
-from likely._kernels._native import Layout
+from likely._kernels._native import Layout, Slopes
 from likely._kernels._node import (
     LIBRARY,
     Plain,
-    Slopes,
     differentiable_slopes,
     fused_loss,
     fused_losses,

@@ -30,7 +30,7 @@ from likely._kernels._formulas_triton import (
     student_t_normaliser,
 )
 from likely._kernels._location import Location
-from likely._kernels._native import Layout, partition
+from likely._kernels._native import Layout, Slopes, partition
 from likely._kernels._reduce_triton import BLOCK, WARPS, add_up, cores, on_device
 
 PROGRAMS_PER_CORE = 32
@@ -200,7 +200,7 @@ def _values(layout: Layout, n: int) -> int:
 def location(
     job: Location,
     tensors: Sequence[Tensor],
-    slopes: Sequence[Tensor | None],
+    slopes: Slopes,
     losses: Tensor | None,
     upstream: Tensor | None,
 ) -> Tensor | None:

@@ -25,6 +25,8 @@ PARTS, TERMS = 4, 10  # as in location.cpp
 MAX_CLASSES = 1024  # as in softmax.cpp
 MIN_ELEMENTS_PER_THREAD = 1 << 16
 
+Slopes = Sequence[Tensor | None]  # room for the gradients of all tensors but the target; None where none is needed
+
 # The structs of location.cpp and softmax.cpp, whose parameters are "2P3q2f".
 _LOCATION, _SOFTMAX = Struct("6P2P3q2f2P3q2fq2f"), Struct("4P2P3q2f3q2f")
 
@@ -112,7 +114,7 @@ def _workers(elements: int, unit: int) -> int:
 
 
 def location(
-    job: Any, tensors: Sequence[Any], slopes: Sequence[Tensor | None], losses: Tensor | None, upstream: Tensor | None
+    job: Any, tensors: Sequence[Any], slopes: Slopes, losses: Tensor | None, upstream: Tensor | None
 ) -> Tensor:
     """The sum of the NLLs, each times the job's factor; NaN if a target is not such as the likelihood allows.
 
@@ -149,7 +151,7 @@ def location(
     return loss if all(allowed) else loss.fill_(math.nan)
 
 
-def softmax(job: Any, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Tensor:
+def softmax(job: Any, tensors: Sequence[Tensor], slopes: Slopes) -> Tensor:
     """The NLL of logits (rows, classes), summed or averaged over the labels that count; NaN if a label is no class."""
     native = library()
     logits, target, raw = tensors
@@ -200,9 +202,7 @@ def head(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Ten
     return raw
 
 
-def head_slopes(
-    d_raw: Tensor, features: Tensor, weight: Tensor, moments: Tensor, slopes: Sequence[Tensor | None]
-) -> None:
+def head_slopes(d_raw: Tensor, features: Tensor, weight: Tensor, moments: Tensor, slopes: Slopes) -> None:
     """Write the gradients of features, weight and bias into those of ``slopes`` that are tensors."""
     outputs, width = weight.shape
     places = map(_at, (moments, weight, *slopes))
@@ -220,7 +220,7 @@ def _room(slope: Tensor | None, layout: Layout, n: int, workers: int) -> Tensor 
     return slope.new_empty(workers, layout.numbers)
 
 
-def _add_up(loss: Tensor, slopes: Sequence[Tensor | None], room: Sequence[Tensor | None]) -> Tensor:
+def _add_up(loss: Tensor, slopes: Slopes, room: Sequence[Tensor | None]) -> Tensor:
     """Sum what threads wrote in places of their own."""
     if not loss.ndim:
         return loss

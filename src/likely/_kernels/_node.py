@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from torch.nn.modules import module as torch_module
 
 from likely._kernels import _native
+from likely._kernels._native import Slopes
 
 PLAIN_TYPES = (Tensor, nn.Parameter)  # not a subclass, which may stand for something else
 MAX_HEAD_PRODUCTS = 1 << 17  # multiplications; beyond, torch's product of matrices is worth its overhead
@@ -28,7 +29,6 @@ _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 LIBRARY = torch.library.Library("likely", "FRAGMENT")  # operators that the graphs of torch.compile call
 Plain = Callable[..., Tensor]
 Kernel = Callable[..., Any]
-Slopes = Sequence[Tensor | None]  # room for the gradients of all tensors but the target; None where none is needed
 
 
 class Job(Protocol):

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from likely._kernels import _native
 from likely._kernels._location import PLAIN, in_half
-from likely._kernels._native import Layout
+from likely._kernels._native import Layout, Slopes
 from likely._kernels._node import (
     Plain,
-    Slopes,
     fused_loss,
     fused_losses,
     multiplied,

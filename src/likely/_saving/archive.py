@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from likely._files import replacing
-from likely._saving.codec import Array, Codec, RecordReader, RecordWriter, Unsaved
+from likely._saving.codec import Codec, RecordReader, RecordWriter, Unsaved
 from likely._saving.header import new_header, parsed, reading
-from likely._typing import FilePath
+from likely._typing import FilePath, Values
 
 HEADER = "header.json"
 DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that equal models are saved as equal files
 
 
-def packed(codec: Codec, estimator: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+def packed(codec: Codec, estimator: Any) -> tuple[dict[str, Any], dict[str, Values]]:
     """Return the header and the arrays of a file."""
     writer = RecordWriter(codec)
     try:
@@ -27,7 +27,7 @@ def packed(codec: Codec, estimator: Any) -> tuple[dict[str, Any], dict[str, Arra
         raise TypeError(f"the model is not saved: {error}") from error
 
 
-def write_archive(path: FilePath, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def write_archive(path: FilePath, header: Mapping[str, Any], arrays: Mapping[str, Values]) -> None:
     """Write a file, or leave the old one as it was."""
     text = json.dumps(header, allow_nan=False, ensure_ascii=True)
     with (
@@ -58,9 +58,9 @@ def read_archive(codec: Codec, path: FilePath, name: str, predict: Callable[[Any
         return estimator
 
 
-def _array(archive: zipfile.ZipFile, name: str) -> Array:
+def _array(archive: zipfile.ZipFile, name: str) -> Values:
     stream = io.BytesIO(archive.read(name))  # read to the end, so that its checksum is compared
-    array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+    array: Values = np.lib.format.read_array(stream, allow_pickle=False)
     return array
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from likely._typing import Values
+
 FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # numbers that JSON does not have
 LARGEST, SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
-
-Array = np.ndarray[Any, Any]
 
 
 class Unsaved(TypeError):
@@ -32,7 +32,7 @@ class Numbers:
     high: float = LARGEST
     rising: bool = False  # along the first axis
 
-    def checked(self, name: str, value: Any, sizes: dict[str, int]) -> float | Array:
+    def checked(self, name: str, value: Any, sizes: dict[str, int]) -> float | Values:
         """Return the numbers of a field of that name; lengths of new axes are added to ``sizes``."""
         try:
             array = np.array(value)
@@ -75,10 +75,10 @@ class RecordWriter:
     def __init__(self, codec: Codec) -> None:
         self.codec = codec
         self._names = {kind: name for name, kind in codec.classes.items()}
-        self._parts: dict[np.dtype[Any], list[Array]] = {}
+        self._parts: dict[np.dtype[Any], list[Values]] = {}
         self._sizes: dict[np.dtype[Any], int] = {}
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> dict[str, Values]:
         """Return the collected arrays, by name."""
         return {f"array_{place}": np.concatenate(parts) for place, parts in enumerate(self._parts.values())}
 
@@ -127,7 +127,7 @@ class RecordWriter:
         except Unsaved as error:
             raise Unsaved(f"the member {key!r} cannot be saved without pickle: {error}") from None
 
-    def _place(self, value: Array) -> dict[str, Any]:
+    def _place(self, value: Values) -> dict[str, Any]:
         parts, start = self._parts.setdefault(value.dtype, []), self._sizes.get(value.dtype, 0)
         parts.append(value.reshape(-1))
         self._sizes[value.dtype] = start + value.size
@@ -137,7 +137,7 @@ class RecordWriter:
 class RecordReader:
     """Turns JSON into values, with the arrays that it refers to, and the lengths of axes that are known."""
 
-    def __init__(self, codec: Codec, arrays: Mapping[str, Array], sizes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, codec: Codec, arrays: Mapping[str, Values], sizes: Mapping[str, int] | None = None) -> None:
         self.codec, self.arrays, self.sizes = codec, arrays, dict(sizes or {})
 
     def read(self, node: Any) -> Any:
@@ -151,7 +151,7 @@ class RecordReader:
             raise ValueError(f"it has a record of an unknown kind, {shown(kind)}")
         return self._READERS[kind](self, node)
 
-    def array(self, node: dict[str, Any]) -> Array:
+    def array(self, node: dict[str, Any]) -> Values:
         """Return a part of one of the arrays."""
         name, start, shape = node["at"], node["start"], tuple(node["shape"])
         if name not in self.arrays:
@@ -164,7 +164,7 @@ class RecordReader:
             raise ValueError(f"the names in a record must differ: {shown(list(items))}")
         return items
 
-    def _values(self, node: dict[str, Any]) -> Array:
+    def _values(self, node: dict[str, Any]) -> Values:
         values = np.empty(len(node["items"]), dtype=object)
         values[:] = [self.read(item) for item in node["items"]]
         return values.reshape(node["shape"])

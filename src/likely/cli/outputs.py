@@ -13,7 +13,6 @@ from likely._files import keep_inputs, loading, writable
 from likely._rows.sources import Source, is_one_file, source_of
 from likely._typing import Index, Values
 
-Array = Values
 TASKS = {"classification": ("logits", "labels"), "regression": ("mean", "target")}  # the predictions and the truth
 ALSO = {"logits": ("probabilities", "probability"), "labels": ("label",), "target": ("y",)}  # other usual names
 
@@ -33,11 +32,11 @@ def task_of(names: Names) -> str | None:
 class Outputs:
     """Predictions of a model and the truth: logits and labels, or means, scales and targets."""
 
-    predicted: Array  # logits, probabilities or means
+    predicted: Values  # logits, probabilities or means
     are_probabilities: bool
     truth: Any  # an array; None where it is not read
-    features: Array | None
-    scale: Array | None
+    features: Values | None
+    scale: Values | None
     task: str
     notes: tuple[str, ...]  # repairs that reading the file needed
     class_names: tuple[str, ...]  # of labels that are texts
@@ -72,7 +71,7 @@ class Arrays:
     """
 
     file: str
-    arrays: dict[str, Array]
+    arrays: dict[str, Values]
     notes: tuple[str, ...] = ()
     repeated: frozenset[str] = frozenset()  # names that more than one column has
 
@@ -90,7 +89,7 @@ class Arrays:
         columns = {str(name): _column(read.frame[name]) for name in read.frame.columns}
         return cls(path.name, columns, read.notes, read.repeated)
 
-    def find(self, name: str, asked: str | None = None, *, needed: bool = False) -> Array | None:
+    def find(self, name: str, asked: str | None = None, *, needed: bool = False) -> Values | None:
         """The array named on the command line, else one with a usual name; else None, or an error if it is needed."""
         for own in (name, *ALSO.get(name, ())) if asked is None else (asked,):
             if (values := self._named(own)) is not None:
@@ -104,7 +103,7 @@ class Arrays:
             raise ValueError(f"{self.file} has no {asked!r} for --{name}: {holds}")
         raise ValueError(f"{self.file} has no {name}: {holds}; name yours by --{name} (columns: --{name} a,b,c)")
 
-    def _named(self, name: str) -> Array | None:
+    def _named(self, name: str) -> Values | None:
         listed = [part.strip() for part in name.split(",")]
         single = name in self.arrays
         names = [name] if single else listed if set(listed) <= self.arrays.keys() else self._numbered(name)
@@ -198,7 +197,7 @@ def _task(arrays: Arrays) -> str:
     return "regression" if has_mean else "classification"
 
 
-def _column(column: Any) -> Array:
+def _column(column: Any) -> Values:
     values = column.to_numpy()
     if values.dtype == object and len(values) and isinstance(values[0], list | tuple | np.ndarray):
         if len({len(row) for row in values}) > 1:
@@ -207,7 +206,7 @@ def _column(column: Any) -> Array:
     return np.asarray(values)
 
 
-def _shape(array: Array) -> str:
+def _shape(array: Values) -> str:
     """The shape of an array in words."""
     return " × ".join(map(str, array.shape)) or "one number"
 

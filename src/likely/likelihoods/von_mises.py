@@ -9,6 +9,7 @@ from scipy import special
 from torch import Tensor
 from torch import distributions as td
 
+from likely._numerics.special import polynomial
 from likely.constraints import Exp
 from likely.likelihoods._distribution import (
     EACH,
@@ -69,9 +70,7 @@ def _log_scaled_bessel(x: Tensor) -> Tensor:
     """log(e⁻ˣ I₀(x)), whose derivatives are as exact as itself: by its series where torch's would cancel."""
     large = x > _SERIES_FROM
     inverse = torch.where(large, x, _SERIES_FROM).reciprocal()
-    series = torch.zeros_like(x)
-    for coefficient in reversed(_SERIES):
-        series = (series + coefficient) * inverse
+    series = polynomial(_SERIES, inverse) * inverse
     far = torch.log1p(series) + 0.5 * (inverse.log() - math.log(2 * math.pi))
     return torch.where(large, far, torch.special.i0e(torch.where(large, 1.0, x)).log())
 

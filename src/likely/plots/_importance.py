@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from likely.metrics._input import Array, as_array
-from likely.plots._display import Display
+from likely.plots._display import Display, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,8 +95,7 @@ class ImportanceDisplay(Display):
         Returns:
             The display itself.
         """
-        if not isinstance(most, int) or most < 1:
-            raise ValueError(f"most must be an integer ≥ 1, got {most!r}")
+        check_count("most", most)
         shown = np.argsort(-np.maximum(self.mean, self.scale), kind="stable")[:most]
         shown = shown[np.argsort(-self.mean[shown], kind="stable")]
         ax = self._axes(ax, 5.6, 1.5 + 0.32 * len(shown))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from likely.metrics._input import Array, Input, as_array
-from likely.plots._display import Display
+from likely.plots._display import Display, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,8 +152,7 @@ class IntervalDisplay(Display):
         Returns:
             The display itself.
         """
-        if not isinstance(most, int) or most < 1:
-            raise ValueError(f"most must be an integer ≥ 1, got {most!r}")
+        check_count("most", most)
         ax = self._axes(ax, 5.6, 3.6)
         order = np.argsort(self.prediction, kind="stable")
         order = order[np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(np.intp)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from likely.metrics import pit_values
 from likely.metrics._input import Array, Input, as_weight
-from likely.plots._display import Display
+from likely.plots._display import Display, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,8 +48,7 @@ class PITDisplay(Display):
     def __init__(
         self, levels: Array, *, n_bins: int = 10, weight: Array | None = None, name: str | None = None
     ) -> None:
-        if not isinstance(n_bins, int) or n_bins < 1:
-            raise ValueError(f"n_bins must be an integer ≥ 1, got {n_bins!r}")
+        check_count("n_bins", n_bins)
         self.levels, self.n_bins, self.name = levels, n_bins, name
         self.weight = np.ones(levels.shape) if weight is None else weight
 
