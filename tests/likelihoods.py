@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 
 import likely
 from likely.likelihoods import LIKELIHOODS as REGISTRY

@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 from torch.distributions import Normal
 
 from experiments.benchmarks._tabular_columns import categorical
-from experiments.data import Frame, list_frames, list_outliers, list_regression, load_frame, load_outliers
-from experiments.data import load_regression as load_numbers
+from experiments.data import (
+    Frame,
+    list_frames,
+    list_outliers,
+    list_regression,
+    load_frame,
+    load_outliers,
+    load_regression as load_numbers,
+)
 
 Array = NDArray[np.float64]
 Kind = Literal["regression", "classes", "counts"]

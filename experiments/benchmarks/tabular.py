@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from experiments.benchmarks import _tabular_classes as classes
-from experiments.benchmarks import _tabular_million as million
+from experiments.benchmarks import _tabular_classes as classes, _tabular_million as million
 from experiments.benchmarks._bars import result_of, worst
 from experiments.benchmarks._tabular_classes import mean_scores
 from experiments.benchmarks._tabular_measure import OURS, StoredScores, corruption, key, measure

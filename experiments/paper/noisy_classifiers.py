@@ -31,9 +31,9 @@ from experiments.paper.vision_classifiers import (
     PLAIN,
     Effort,
     Found,
+    main as train_and_keep,
     study,
 )
-from experiments.paper.vision_classifiers import main as train_and_keep
 from likely._page import Table
 
 JOINTS = (JOINT, CALM)

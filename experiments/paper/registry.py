@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from experiments.entries.entry import Context, Entry, Result
-from experiments.entries.entry import module as run_of
+from experiments.entries.entry import Context, Entry, Result, module as run_of
 
 
 def module(name: str) -> Callable[[Context], Result]:

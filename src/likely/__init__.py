@@ -4,35 +4,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from likely import auditing as auditing
-    from likely import calibration as calibration
-    from likely import constraints as constraints
-    from likely import distributions as distributions
-    from likely import functional as functional
-    from likely import integrations as integrations
-    from likely import likelihoods as likelihoods
-    from likely import linear as linear
-    from likely import losses as losses
-    from likely import metrics as metrics
-    from likely import optim as optim
-    from likely import outliers as outliers
-    from likely import paper as paper
-    from likely import parameters as parameters
-    from likely import plots as plots
-    from likely import priors as priors
-    from likely import row_store as row_store
-    from likely import tabular as tabular
+    from likely import (
+        auditing as auditing,
+        calibration as calibration,
+        constraints as constraints,
+        distributions as distributions,
+        functional as functional,
+        integrations as integrations,
+        likelihoods as likelihoods,
+        linear as linear,
+        losses as losses,
+        metrics as metrics,
+        optim as optim,
+        outliers as outliers,
+        paper as paper,
+        parameters as parameters,
+        plots as plots,
+        priors as priors,
+        row_store as row_store,
+        tabular as tabular,
+    )
     from likely.auditing import audit as audit
     from likely.functional import linear_softmax_nll as linear_softmax_nll
     from likely.indexed import IndexedDataset as IndexedDataset
     from likely.losses import *
-    from likely.optim import Supervised as Supervised
-    from likely.optim import clip_gradients as clip_gradients
-    from likely.optim import param_groups as param_groups
-    from likely.parameters import Data as Data
-    from likely.parameters import Fixed as Fixed
-    from likely.parameters import Global as Global
-    from likely.parameters import Predicted as Predicted
+    from likely.optim import Supervised as Supervised, clip_gradients as clip_gradients, param_groups as param_groups
+    from likely.parameters import Data as Data, Fixed as Fixed, Global as Global, Predicted as Predicted
 
 __version__ = "0.1.0"
 

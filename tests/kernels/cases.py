@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from likely import _kernels as kernels
-from likely import likelihoods
+from likely import _kernels as kernels, likelihoods
 
 assert likelihoods.LIKELIHOODS  # whose files leave their formulas in PLAIN
 KINDS = {

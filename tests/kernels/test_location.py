@@ -6,8 +6,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
 
 from kernels.cases import KINDS, assert_close, draw, in_double, reduced
-from likely import _kernels as kernels
-from likely import functional as F
+from likely import _kernels as kernels, functional as F
 from likely._kernels import _native
 from likely.likelihoods._form import HALF_LOG_2PI
 from pairwise import together

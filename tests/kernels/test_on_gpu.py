@@ -6,8 +6,7 @@ from torch.library import opcheck
 
 import likely
 from kernels.cases import KINDS, assert_close, draw, in_double
-from likely import _kernels as kernels
-from likely import functional as F
+from likely import _kernels as kernels, functional as F
 from pairwise import together
 
 pytestmark = pytest.mark.gpu

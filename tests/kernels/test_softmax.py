@@ -5,8 +5,7 @@ import torch
 from torch.library import opcheck
 
 import likely
-from likely import _kernels as kernels
-from likely import functional as F
+from likely import _kernels as kernels, functional as F
 from pairwise import together
 
 options = together("smoothing", [0.0, 0.1])

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed as dist
-from torch import multiprocessing as mp
-from torch import nn
+from torch import distributed as dist, multiprocessing as mp, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import likely

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.losses.torch_features import LOSSES
-from torch import distributed as dist
-from torch import multiprocessing as mp
-from torch import nn
+from torch import distributed as dist, multiprocessing as mp, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor

@@ -6,8 +6,7 @@ from torch import nn
 from torch.nn import functional as TF
 
 import likely
-from likely import _kernels as kernels
-from likely import functional as F
+from likely import _kernels as kernels, functional as F
 from likely.likelihoods import softmax
 from pairwise import together
 

@@ -8,8 +8,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 
 import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes, full
-from likely import _kernels as kernels
-from likely import functional as F
+from likely import _kernels as kernels, functional as F
 from pairwise import together
 
 # Forward mode loads derivatives that torch itself still writes in TorchScript.

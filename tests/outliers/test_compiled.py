@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from likely.outliers import LikelihoodDetector, ScatterDetector
-from likely.outliers import _compiled as compiled
+from likely.outliers import LikelihoodDetector, ScatterDetector, _compiled as compiled
 from likely.outliers._row_scores import Nearest
 from pairwise import together
 

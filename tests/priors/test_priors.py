@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed, distributions, nn
-from torch import multiprocessing as mp
+from torch import distributed, distributions, multiprocessing as mp, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import likely

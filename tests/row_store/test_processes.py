@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed as dist
-from torch import multiprocessing as mp
+from torch import distributed as dist, multiprocessing as mp
 
 import likely
 from likely.row_store import RowStore

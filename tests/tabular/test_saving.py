@@ -22,8 +22,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold
 
 from likely._saving.codec import RecordReader, RecordWriter
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
-from likely.tabular import _saved as trees
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _saved as trees
 from likely.tabular._saved import CODEC
 from likely.tabular.members import boosting, network
 

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import special
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_floating, check_positive, check_real, check_shares, fits, prepare, reduce

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import torch
 from scipy import special
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 from torch.distributions import Distribution, constraints
 from torch.nn.functional import logsigmoid
 

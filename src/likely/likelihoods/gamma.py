@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 from scipy import special
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._numerics.special import exp_remainder, log_factorial_remainder, log_gamma_remainder, log_minus_digamma

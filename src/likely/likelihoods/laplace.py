@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 
 from likely.likelihoods._distribution import Array, Standardised, standardised
 from likely.likelihoods._form import Value, functional_form

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import torch
 from scipy import special, stats
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._numerics.special import log_gamma_ratio

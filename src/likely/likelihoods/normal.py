@@ -5,8 +5,7 @@ import math
 import numpy as np
 import torch
 from scipy import special
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 
 from likely._numerics.special import normal_cdf
 from likely.likelihoods._distribution import Array, Standardised, standardised

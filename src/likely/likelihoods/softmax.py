@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 from torch.distributions import Distribution, constraints
 from torch.nn import functional as F
 

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import special
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 
 from likely._numerics.special import polynomial
 from likely.constraints import Exp

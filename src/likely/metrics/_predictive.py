@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch import distributions as td
+from torch import Tensor, distributions as td
 from torch.distributions import Distribution
 
 from likely._validation import fits

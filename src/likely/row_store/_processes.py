@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
-from torch import distributed as dist
+from torch import Tensor, distributed as dist
 
 
 def processes() -> int:

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import pandas as pd
 import pytest
 
-from experiments.benchmarks import _network_classes as classes
-from experiments.benchmarks import networks
+from experiments.benchmarks import _network_classes as classes, networks
 from experiments.entries import Bar
 
 FINE = {

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.benchmarks import _robust_linear as bench
-from experiments.benchmarks import _robust_wide as wide
+from experiments.benchmarks import _robust_linear as bench, _robust_wide as wide
 
 
 @pytest.mark.parametrize("d", [1, 10])

@@ -18,8 +18,16 @@ import pytest
 import scipy.io
 
 from commands import paper_command
-from experiments.data import _download as downloading
-from experiments.data import fetch, list_sources, load_images, load_logits, load_outliers, load_regression, terms
+from experiments.data import (
+    _download as downloading,
+    fetch,
+    list_sources,
+    load_images,
+    load_logits,
+    load_outliers,
+    load_regression,
+    terms,
+)
 from experiments.data._convert import matlab, table, unpack
 from experiments.data._download import download
 from experiments.data._sources import SOURCES, File, Source

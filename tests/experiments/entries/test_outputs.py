@@ -15,8 +15,7 @@ from typer.testing import Result
 from commands import benchmarks_command, paper_command
 from experiments import benchmarks, paper
 from experiments.benchmarks._history import FILE
-from experiments.entries import Bar, Context, Entry, load, resume, run_entry, save
-from experiments.entries import Result as Outcome
+from experiments.entries import Bar, Context, Entry, Result as Outcome, load, resume, run_entry, save
 from experiments.entries.record import Damaged
 from likely._page import Picture, Table
 

@@ -9,8 +9,7 @@ from typer.testing import Result
 
 from commands import in_a_process, paper_command
 from experiments import paper
-from experiments.entries import Context, Entry, load, resume
-from experiments.entries import Result as Outcome
+from experiments.entries import Context, Entry, Result as Outcome, load, resume
 from experiments.entries.resume import origin
 
 KILLED = """

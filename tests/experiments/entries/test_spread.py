@@ -12,10 +12,8 @@ import torch
 from joblib import parallel_config
 from joblib.externals.loky import get_reusable_executor
 
-from commands import in_a_process
-from commands import paper_command as reproduce
-from experiments.entries import Context, Entry, resume, spread
-from experiments.entries import Result as Found
+from commands import in_a_process, paper_command as reproduce
+from experiments.entries import Context, Entry, Result as Found, resume, spread
 from experiments.entries.spread import Spread, side_by_side
 from likely._page import Table
 

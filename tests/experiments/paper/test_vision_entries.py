@@ -7,8 +7,7 @@ import pytest
 
 from experiments.data import Images
 from experiments.entries import Context
-from experiments.paper import _corruption as corruption
-from experiments.paper import corruption_aupr, svhn_temperatures
+from experiments.paper import _corruption as corruption, corruption_aupr, svhn_temperatures
 from experiments.paper._stored import OUTPUTS, stored
 from experiments.paper._vision import Recipe
 from experiments.paper.svhn_temperatures import DESIGNS, LEVEL, TOGETHER

@@ -10,8 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from likely.constraints import Interval
-from likely.likelihoods import LIKELIHOODS
-from likely.likelihoods import Likelihood as Record
+from likely.likelihoods import LIKELIHOODS, Likelihood as Record
 from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 from likely.tabular.networks.modules import MemberLinear
