@@ -129,9 +129,7 @@ class RidgeEvidence:
         return self.at(math.exp(lowest_on(lambda x: -self.at(math.exp(x)).log_evidence, self.grid)))
 
 
-def settled_log_scale(
-    log_scale: Tensor, total: Tensor, ratio: Callable[[Tensor], Tensor], power: int, steps: int = 60
-) -> Tensor:
+def settled_log_scale(log_scale: Tensor, total: Tensor, ratio: Callable[[Tensor], Tensor], power: int) -> Tensor:
     r"""Return the logarithm of MacKay's scale :math:`\sigma^p = \sum|\theta|^p / \gamma(\sigma)`, by damped steps.
 
     :math:`\gamma = \sum_j q_j / (1 + q_j)` counts the directions that the rows determine; it never exceeds the number
@@ -139,7 +137,7 @@ def settled_log_scale(
     for a normal prior and 1 for a Laplace prior; ``ratio`` returns q, the information of every direction over the
     prior's precision, at a scale. The result is not finite where the weights are all zero or NaN.
     """
-    for _ in range(steps):
+    for _ in range(60):
         q = ratio(log_scale.exp())
         log_scale = 0.5 * (log_scale + (total / (q / (1 + q)).sum()).log() / power)
     return log_scale

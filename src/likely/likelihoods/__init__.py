@@ -12,10 +12,12 @@ from types import FunctionType
 
 from likely.likelihoods._form import functional_form as functional_form
 from likely.likelihoods._loss import LikelihoodLoss as LikelihoodLoss
-from likely.likelihoods._record import LIKELIHOODS as LIKELIHOODS
-from likely.likelihoods._record import Likelihood as Likelihood
-from likely.likelihoods._record import Residuals as Residuals
-from likely.likelihoods._record import register as register
+from likely.likelihoods._record import (
+    LIKELIHOODS as LIKELIHOODS,
+    Likelihood as Likelihood,
+    Residuals as Residuals,
+    register as register,
+)
 from likely.parameters._slot import Slot as Slot
 from likely.likelihoods.normal import *
 from likely.likelihoods.laplace import *

@@ -213,6 +213,12 @@ def cdf_by_scipy(function: Function, slopes: dict[int, Function], *arguments: Te
     return _Sloped.apply(function, slope, *arguments)
 
 
+def count_cdf(function: Function, slopes: dict[int, Function], value: Tensor, *parameters: Tensor) -> Tensor:
+    """The CDF of counts by SciPy, differentiable in its parameters: zero below zero, and level between counts."""
+    count = value.detach().floor().clamp(min=0)
+    return torch.where(value < 0, 0.0, cdf_by_scipy(function, slopes, count, *parameters))
+
+
 def icdf_by_scipy(function: Function, cdf: Function, density: Function, *arguments: Tensor) -> Tensor:
     """Quantiles of p and positive parameters by SciPy, differentiable in all of them by the slopes of the CDF."""
     arguments = torch.broadcast_tensors(*arguments)

@@ -11,7 +11,7 @@ from torch.distributions import Distribution, constraints
 from likely._numerics.special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
-from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy, over_distinct
+from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, count_cdf, over_distinct
 from likely.likelihoods._form import Value, functional_form
 from likely.likelihoods._loss import Phi
 from likely.likelihoods._record import register
@@ -86,15 +86,13 @@ class NegativeBinomial(Exact, td.NegativeBinomial):
         Returns:
             Probabilities, in the broadcast shape.
         """
-        count = value.detach().floor().clamp(min=0)
-        inside = cdf_by_scipy(
+        return count_cdf(
             lambda k, n, logits: special.betaincc(k + 1, n, special.expit(logits)),
             {2: lambda k: -(self.total_count + k) * self._density(k) * torch.sigmoid(self.logits)},
-            count,
+            value,
             self.total_count,
             self.logits,
         )
-        return torch.where(value < 0, 0.0, inside)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count with at least this probability at or below it.

@@ -10,7 +10,7 @@ from torch import Tensor, distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_not_negative
-from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, cdf_by_scipy
+from likely.likelihoods._distribution import EACH, Array, Exact, by_scipy, cdf, count_cdf
 from likely.likelihoods._form import functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._record import register
@@ -88,9 +88,7 @@ class Poisson(Exact, td.Poisson):
         Returns:
             Probabilities, in the broadcast shape.
         """
-        count = value.detach().floor().clamp(min=0)
-        inside = cdf_by_scipy(special.pdtr, {1: lambda count: -self._density(count)}, count, self.rate)
-        return torch.where(value < 0, 0.0, inside)
+        return count_cdf(special.pdtr, {1: lambda count: -self._density(count)}, value, self.rate)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count with at least this probability at or below it.

@@ -13,10 +13,10 @@ starts scales from the first training batch and learns them in relative steps, s
 matter. The settings of the paper are in :mod:`likely.paper`.
 """
 
-from likely.parameters._data import Data as Data
-from likely.parameters._fixed import Fixed as Fixed
-from likely.parameters._global import Global as Global
-from likely.parameters._parameter import Parameter as Parameter
-from likely.parameters._predicted import Predicted as Predicted
+from likely.parameters._data import Data
+from likely.parameters._fixed import Fixed
+from likely.parameters._global import Global
+from likely.parameters._parameter import Parameter
+from likely.parameters._predicted import Predicted
 
 __all__ = ["Data", "Fixed", "Global", "Parameter", "Predicted"]

@@ -14,6 +14,12 @@ from likely._typing import Array, Index, Values
 from likely.metrics._predictive import quantile
 
 
+def check_coverage(coverage: float) -> None:
+    """Raise an error for a share that no interval holds."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
+
+
 class DistributionRegressor(RegressorMixin):
     """A regressor that predicts a distribution for every row."""
 
@@ -43,8 +49,7 @@ class DistributionRegressor(RegressorMixin):
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
 
     def _central_interval(self, X: Any, coverage: float) -> tuple[Array, Array]:
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
+        check_coverage(coverage)
         distribution = self.predict_dist(X)
         lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
         return lower, upper

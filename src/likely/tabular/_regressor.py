@@ -17,7 +17,7 @@ from likely._typing import Array, Index
 from likely.likelihoods import LIKELIHOODS
 from likely.metrics._predictive import quantile
 from likely.tabular._columns import read_sample, sample_rows
-from likely.tabular._predictions import DistributionRegressor
+from likely.tabular._predictions import DistributionRegressor, check_coverage
 from likely.tabular._table_estimator import TableEstimator
 from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
 from likely.tabular.targets.choice import NAMED, choose
@@ -294,8 +294,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         """
         if not conformal:
             return self._central_interval(X, coverage)
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
+        check_coverage(coverage)
         forecast = self._forecast(self._checked(X))
         return forecast.model.interval(_reach(self.conformity_, coverage), **forecast.parameters)
 
