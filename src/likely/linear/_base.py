@@ -25,6 +25,7 @@ class LinearModel(BaseEstimator):
     """Base of all linear models. Subclasses write ``_fit``."""
 
     _least = 1  # minimum number of rows
+    _accept_sparse: Any = False  # the formats of a sparse X
     _fit: Callable[[Any, Any, Any], None]  # to X, y and weights
     coef_: Array
 
@@ -51,11 +52,14 @@ class LinearModel(BaseEstimator):
         self._fit(X, y, sample_weight)
         return self
 
+    def _checked_rows(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
+
 
 class LinearRegressor(RegressorMixin, LinearModel):
     """Base of linear regressions. Subclasses write ``_learn``, which sets line and intercept, and ``_deviation``."""
 
-    _accept_sparse: Any = False  # the formats of a sparse X
     _learn: Callable[[Any, Array, Array | None], None]  # from X, y and weights
     _deviation: Callable[[Any], Array]  # of each row's prediction
     intercept_: float
@@ -81,10 +85,6 @@ class LinearRegressor(RegressorMixin, LinearModel):
         X = self._checked_rows(X)
         mean = X @ self.coef_ + self.intercept_
         return (mean, self._deviation(X)) if return_std else mean
-
-    def _checked_rows(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -238,9 +238,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         return self.classes_[(logits > 0).astype(int) if logits.ndim == 1 else logits.argmax(1)]
 
     def _logits(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return X @ self.coef_.T + self.intercept_
+        return self._checked_rows(X) @ self.coef_.T + self.intercept_
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,13 @@ class Units:
     @classmethod
     def standard(cls, table: Floats, weight: Array) -> "Units":
         """Return mean and deviation; the spread of a constant is its size, so that rounding becomes no signal."""
-        largest = np.max([np.abs(table[rows]).max(0) for rows in row_blocks(len(table), numbers=CHUNK_ROWS)], 0)
+        blocks = list(row_blocks(len(table), numbers=CHUNK_ROWS))
+        largest = np.max([np.abs(table[rows]).max(0) for rows in blocks], 0)
         size = np.maximum(largest.astype(np.float64), np.finfo(np.float64).tiny)  # squares may overflow
         mean, square = np.zeros(table.shape[1]), np.zeros(table.shape[1])
-        for rows in row_blocks(len(table), numbers=CHUNK_ROWS):
+        for rows in blocks:
             mean += weight[rows] @ (table[rows] / size) / weight.sum()
-        for rows in row_blocks(len(table), numbers=CHUNK_ROWS):
+        for rows in blocks:
             square += weight[rows] @ np.square(table[rows] / size - mean) / weight.sum()
         deviation = np.sqrt(square)
         spread = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.abs(mean))

@@ -5,7 +5,7 @@ trees with the Gamma's deviance learn the scale, and :math:`\log \sigma(x) = b +
 of freedom and the skew of a t is fitted to their out-of-fold predictions :math:`\log \hat\sigma`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 import torch
@@ -110,7 +110,7 @@ def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: 
 
 def nll_of(residual: Array, log_square: Array, shape: Shape) -> Array:
     """Return the NLL of each row."""
-    parameters = (torch.as_tensor(np.float64(value)) for value in (shape.df, shape.shift, shape.gain, shape.skew))
+    parameters = (torch.as_tensor(np.float64(value)) for value in astuple(shape))
     return np.asarray(_nll(torch.as_tensor(residual), torch.as_tensor(log_square), *parameters))
 
 
