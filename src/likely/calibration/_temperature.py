@@ -18,6 +18,7 @@ from likely.calibration._calibrator import Calibrator, Labels
 from likely.calibration._row_factor import LINK, DeepCalibrator
 from likely.likelihoods.softmax import tempered
 
+_STEP = 0.5  # of the logarithm of 1/T, on the way to the first maximum
 _BOUND = 25.0  # of the logarithm of 1/T; in units of the widest row where its width is extreme
 
 
@@ -31,9 +32,9 @@ class Inverse(NamedTuple):
 def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array) -> Inverse:
     """Return the 1/T of highest likelihood, to about eight digits.
 
-    For rows without a single error the likelihood has no maximum. There the probability of an error is taken to be
-    Jeffreys' estimate after as many trials without one, 1/2 in n + 1. Logits without spread do not determine the
-    temperature, and it stays at one.
+    For rows without a single error the likelihood has no maximum. There it is multiplied by Jeffreys' prior, and the
+    first maximum from the hot side is taken: a colder one may depend on a single row. Logits without spread do not
+    determine the temperature, and it stays at one.
     """
     labels, counts, total = torch.as_tensor(y), torch.as_tensor(weight), float(weight.sum())
 
@@ -74,10 +75,20 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array) -> Inverse:
             # Newton squares the error: what is below 1e-4 now is below 1e-8 after this step.
             if abs(move) < 1e-4:
                 break
-    target = total * math.log1p(0.5 / (total + 0.5))
-    informed = loss >= target
-    if not informed:  # there the loss falls with τ: stop at the loss of errors of that probability
-        log_tau = optimize.brentq(lambda t: sums(t)[0] - target, -2 * _BOUND, log_tau, xtol=1e-9)
+    informed = loss >= total * math.log1p(0.5 / (total + 0.5))  # as with half an error in n + 1 rows
+    if not informed:
+
+        def penalised(log_tau: float) -> float:
+            loss, _, second = sums(log_tau)
+            return loss - 0.5 * math.log(max(second, 1e-300))
+
+        at = -math.log(span * unit) - 1
+        here, beyond = penalised(at), penalised(at + _STEP)
+        while beyond < here:
+            at += _STEP
+            here, beyond = beyond, penalised(at + _STEP)
+        around = (at - _STEP, at + _STEP)
+        log_tau = optimize.minimize_scalar(penalised, bounds=around, method="bounded", options={"xatol": 1e-9}).x
     return Inverse(math.exp(log_tau) * unit, informed)
 
 
@@ -93,8 +104,8 @@ class GlobalTemperature(TemperatureCalibrator):
 
     It maximises the likelihood of the held-out labels under :math:`\mathrm{softmax}(z / T)`, by Newton's method in
     :math:`1/T`, where the problem is convex: a start from 2,000 rows, then two passes over all of them, in blocks. If
-    all n rows are classified correctly, T would be 0; the probability of an error is then taken to be 0.5 / (n + 1). If
-    all logits are equal, T is one.
+    all rows are classified correctly, T would be 0; then the likelihood is multiplied by Jeffreys' prior. If all logits
+    are equal, T is one.
 
     Args:
         inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
