@@ -139,6 +139,7 @@ def _score(
         # The next step would gain a thousandth of this one.
         if 0.5 * gain <= tol * design.total:
             break
+        del here, vectors  # matrices that would be held while the next ones are summed up
     return iteration
 
 
