@@ -53,8 +53,10 @@ class Slip(NamedTuple):
     def told(self, headline: str) -> bool:
         """Whether a headline names the column and what happened to it."""
         if self.kind == "swap":
-            both = f"{self.column} and {self.other}", f"{self.other} and {self.column}"
-            return any(headline == f"{pair} look swapped" for pair in both)
+            both = (self.column, self.other), (self.other, self.column)
+            sure = any(headline == f"{one} and {other} look swapped" for one, other in both)
+            may = (f"swapped with {other} it would fit" for one, other in both if headline.startswith(f"{one} = "))
+            return sure or headline.endswith(tuple(may))
         tail = headline.rsplit("; ", 1)[-1]
         hints = ("the other sign would fit", "sign: ") if self.kind == "sign" else (f"{HINTS[self.kind]} would fit",)
         return headline.startswith(f"{self.column} = ") and tail.startswith(hints)

@@ -27,7 +27,7 @@ NOTES = (
     "would be told so), worth a look, or ordinary. Entries that nobody has judged are counted as not judged, "
     "never as right. The "
     "audit was mended on one half of the tables. The other half was kept apart, but its entries were read before the "
-    "rule was written. New tables, which only a later judgement makes a test, are not judged yet."
+    "rule was written. New tables were judged after that, by the person who wrote the rule."
 )
 
 

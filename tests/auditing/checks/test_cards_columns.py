@@ -132,6 +132,15 @@ def test_the_user_says_what_means_missing() -> None:
     assert nothing["gaps"].numbers["stand_ins"] == {}
 
 
+def test_numbers_of_houses_and_families_are_names() -> None:
+    table = customers()
+    table["family"] = [f"{number}A" if number == 136 else f"{number:03d}" for number in np.arange(600) // 3]
+    table["length"] = [f"{number} cm" if number == 136 else str(number) for number in range(600)]
+    report = likely.audit(table)
+    cells = next(finding for finding in report.findings if finding.name == "cells")
+    assert [suspect.headline for suspect in cells.suspects] == ["length is '136 cm': not a number"]
+
+
 def test_classes_signs_and_levels_called_none_are_no_gaps() -> None:
     table = customers()
     table["churn"] = np.where(table["churn"] == "no", "unknown", "NA")

@@ -18,6 +18,8 @@ def test_slips_are_planted_far_off_and_their_hints_are_read() -> None:
     assert differs.sum() == 12
     swap = _audit_slips.Slip("swap", 0, "length", "width")
     assert swap.told("width and length look swapped")
+    assert swap.told("width = 100, where similar rows have 20–30; swapped with length it would fit")
+    assert not swap.told("width = 100, where similar rows have 20–30; swapped with n it would fit")
     assert not swap.told("width = 100, where similar rows have 20–30; ÷10 would fit")
     assert _audit_slips.Slip("sign", 0, "length").told(
         "length = -9, where similar rows have 8–10; the other sign would fit"

@@ -172,7 +172,8 @@ def _kind_of(column: pd.Series[Any]) -> Kind:
     if numeric and not (column.dtype.kind in "iu" and _rounded(present.tolist())):
         return "number"
     words = pd.Series(_strings(present))
-    if pd.to_numeric(words, errors="coerce").notna().mean() >= MOSTLY:
+    named = words.str.fullmatch(r"\d+[A-Z]").any()  # 136A is the name of a house or a family
+    if not named and pd.to_numeric(words, errors="coerce").notna().mean() >= MOSTLY:
         whole = words[words.str.strip().str.fullmatch(r"[+-]?\d{1,300}")]
         if not _rounded(whole.map(int).tolist()):
             return "number"

@@ -176,11 +176,11 @@ class Neighbours:
         return self._range(self.names.index(column), self.nearest(row, [column])[0])
 
     def agrees(self, row: int, j: int, usual: Usual | Level | None) -> bool:
-        """Whether what similar rows have says nothing against a value: it is that, or they have no level in common."""
+        """Whether what similar rows have says nothing against a value: it is nearly that, or they share no level."""
         value = self.values[j][row]
         if isinstance(usual, Level):
             return usual.share <= 0.5 or np.isnan(value) or usual.name == self.levels[self.names[j]][int(value)]
-        return usual is not None and bool(usual.low <= value <= usual.high)
+        return usual is not None and bool(max(usual.low - value, value - usual.high) <= (usual.high - usual.low) / 4)
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
         """The values of rows beside what similar rows have, for a page."""

@@ -9,7 +9,7 @@ import numpy as np
 from likely._typing import Array, Mask, Places
 from likely.auditing.columns.scale import FACTORS, ColumnLimits
 from likely.auditing.expected_values.additive_model import RARE, Judged, Pattern, surprise
-from likely.auditing.expected_values.similar_rows import Neighbours
+from likely.auditing.expected_values.similar_rows import Neighbours, Usual
 
 # Judged by the benchmark of slips: without the search, 101 of 120 slips are found instead of 111.
 SLIPPED = 0.2  # the share of false alarms among the rows that a slip mends
@@ -114,11 +114,12 @@ class SlipSearch:
         changes = [Change(int(j), 0.0, copied=self._copied(row, int(j))) for j in blamed]
         changed = np.repeat(z[None], len(blamed) + 1, axis=0)
         changed[np.arange(len(blamed)), blamed] = judged.expected[blamed]
-        if self._sure[row] or self.gains[row] > _GAIN:
-            column, other, hint = self._best[row].tolist()
+        column, other, hint = self._best[row].tolist()
+        if (self._sure[row] or self.gains[row] > _GAIN) and self._explains(row, column, other, hint):
             changed[-1, [column, other]] = self._values[row]
             names = ["swapped", *FACTORS.values()]
-            changes.append(Change(column, 0.0, names[hint + 1], -1 if other == column else other))
+            first, second = sorted([column, other], key=lambda j: -judged.nats[j])
+            changes.append(Change(first, 0.0, names[hint + 1], -1 if other == column else second))
         if not changes:
             return Change(0, 0.0)
         changed = changed[: len(changes)]
@@ -127,6 +128,18 @@ class SlipSearch:
         prices = np.array([0.0 if change.hint else _GENERIC / (1 + (change.copied >= 0)) for change in changes])
         chosen = int(np.argmin(left + surprise(self.pattern.margin_nats(changed)) + prices))
         return changes[chosen]._replace(left=float(left[chosen]))
+
+    def _explains(self, row: int, column: int, other: int, hint: int) -> bool:
+        """Whether a slip says more than that a value is extreme: nearly any value fits once it is divided by ten."""
+        if column != other:
+            return True
+        usual = self.table.usual(row, self.table.names[column])
+        if not isinstance(usual, Usual):
+            return False
+        value, ends = self._read(column, np.array([row])), np.abs(usual[:2])
+        ends = ends if usual.low * usual.high > 0 else ends.max(keepdims=True)
+        off = np.abs(np.log(np.abs(value) / np.maximum(ends, 1e-300)))
+        return bool(off.min() >= abs(np.log(abs(list(FACTORS)[hint]))) / 2)
 
     def _copied(self, row: int, j: int) -> int:
         """The column of numbers with the very value that a column of numbers has in a row, -1 where none is."""

@@ -23,7 +23,8 @@ from likely.functional import student_t_nll
 # 107, without the targets of other rows 115, with one tail for all tables 108.
 _ANYWHERE = float(np.log(20.0))  # NLL of a target that may lie anywhere in 20 units of the squashed target
 _KINDS = {"anywhere": 0.7, "another row's": 0.1, "unit": 0.2}  # what wrong targets are, before the data speak
-MOVED, NEAR, _OFF = 3.0, 3.0, 2.0  # scales: a slip moves a target by more, to nearer than this, from further off
+# Scales: a slip moves a target by more, to nearer than this and than half as near as it was, from further off.
+MOVED, NEAR, _OFF = 3.0, 3.0, 2.0
 _SLIPPED = 0.2  # the share of false alarms among targets that are called wrong because a unit or a sign mends them
 _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
 _MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
@@ -121,7 +122,8 @@ class TargetVerdict:
         """The log-density of targets times a factor, whether that moves them, and whether it brings them near."""
         mended = self.squash.times(u, factor)
         density = -student_nll(mended - mean, scale, self.df)
-        return density, np.abs(mended - u) > MOVED * scale, np.abs(mended - mean) < NEAR * scale
+        near = np.minimum(NEAR * scale, np.abs(u - mean) / 2)
+        return density, np.abs(mended - u) > MOVED * scale, np.abs(mended - mean) < near
 
     def with_slips(self) -> TargetVerdict:
         """The verdict where targets that gain more by another unit or sign than chance explains are wrong."""

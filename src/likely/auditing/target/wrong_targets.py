@@ -116,7 +116,7 @@ def _hints(verdict: TargetVerdict, rows: Places) -> Array:
     """In words, the likeliest unit or sign that makes each target fit its prediction; nothing where none does."""
     u, mean, scale = (values[rows] for values in (verdict.u, verdict.mean, verdict.scale))
     y, possible = verdict.squash.back(u), ColumnLimits.of(verdict.squash.back(verdict.u))
-    nearest, hints = np.full(len(rows), NEAR), np.full(len(rows), "", object)
+    nearest, hints = np.minimum(NEAR, np.abs(u - mean) / scale / 2), np.full(len(rows), "", object)
     for factor, name in FACTORS.items():
         mended = verdict.squash.times(u, factor)
         off = np.abs(mended - mean) / scale
