@@ -126,7 +126,7 @@ def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
         cells = pd.Series(frame_keys(pd.DataFrame(X[:, discrete])))
         share = cells.map(cells.value_counts(normalize=True))[pairs[:, 0]].to_numpy()
         tree = cKDTree(_shadow(X[:, ~discrete]))
-    return np.asarray(rows[pairs[share * by_chance(tree, pairs) < _CHANCE]])
+    return rows[pairs[share * by_chance(tree, pairs) < _CHANCE]]
 
 
 def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -165,7 +165,7 @@ def by_chance(tree: cKDTree, pairs: Index) -> Array:
     gap = np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1)
     dimensions = expected / np.maximum(depth, 1e-12)
     dimensions = np.minimum(dimensions, np.median(dimensions))
-    return np.asarray(len(points) * around * (np.maximum(gap, _ROUNDING) / far) ** dimensions)
+    return len(points) * around * (np.maximum(gap, _ROUNDING) / far) ** dimensions
 
 
 def repeated_rows(

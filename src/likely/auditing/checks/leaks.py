@@ -148,7 +148,7 @@ def _line(x: Array, y: Array, folds: Places) -> Array:
     mean_z, mean_y = mean_z / n, mean_y / n
     spread = square / n - mean_z**2
     slope = np.where(spread > 1e-12, (product / n - mean_z * mean_y) / np.maximum(spread, 1e-12), 0.0)
-    return np.asarray(mean_y + slope * (z - mean_z))
+    return mean_y + slope * (z - mean_z)
 
 
 def _bins(x: Array) -> list[Places]:
@@ -165,7 +165,7 @@ def _bins(x: Array) -> list[Places]:
 def _others(values: Array, bins: Places, folds: Places) -> Array:
     """For every row, the sum of values over the rows of its bin that are in other folds."""
     cell = bins * _FOLDS + folds
-    return np.asarray(np.bincount(bins, values)[bins] - np.bincount(cell, values)[cell])
+    return np.bincount(bins, values)[bins] - np.bincount(cell, values)[cell]
 
 
 def _choose(losses: Array, folds: Places) -> Places:

@@ -99,7 +99,7 @@ def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str
     >>> balance([96, 4], ["no", "yes"], "churn")[0]
     ' 2 classes of churn: no (96%), yes (4%). Rare: yes (4 rows).'
     """
-    by_class = pd.Series(np.asarray(counts), index=classes).sort_values(ascending=False, kind="stable")
+    by_class = pd.Series(counts, index=classes).sort_values(ascending=False, kind="stable")
     shares = by_class / max(int(by_class.sum()), 1)
     rare = [name for name, share in shares.items() if share < _RARE / len(shares)]
     shown = [f"{name} ({share:.0%})" for name, share in shares.items()]

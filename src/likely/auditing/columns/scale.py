@@ -61,7 +61,7 @@ class AsinhScale(NamedTuple):
 
     def back(self, u: Array) -> Array:
         """The value that is u on this scale."""
-        return np.asarray(np.sinh(u / self.linear) * self.linear * self.spread + self.centre)
+        return np.sinh(u / self.linear) * self.linear * self.spread + self.centre
 
     def times(self, u: Array, factor: float) -> Array:
         """The place of values on this scale after they were multiplied.
@@ -70,7 +70,7 @@ class AsinhScale(NamedTuple):
         >>> scale.back(scale.times(scale(np.array([50.0])), 10.0)).round(6).tolist()
         [500.0]
         """
-        return np.asarray(self(self.back(u) * factor))
+        return self(self.back(u) * factor)
 
 
 class ColumnLimits(NamedTuple):
@@ -103,7 +103,7 @@ class ColumnLimits(NamedTuple):
     def __call__(self, values: Array) -> Mask:
         """Whether the column may hold each value."""
         inside = (values >= self.low) & (values <= self.high)
-        return np.asarray(inside & ~_broken(values) if self.broken else inside)
+        return inside & ~_broken(values) if self.broken else inside
 
     def nats(self, values: Array) -> Array:
         """How surprising it is, in nats, that each value is not whole, or negative."""
@@ -112,4 +112,4 @@ class ColumnLimits(NamedTuple):
 
 def _broken(values: Array) -> Mask:
     """Whether each value is not whole, but for rounding."""
-    return np.asarray(np.abs(values - np.round(values)) > 1e-6 * np.maximum(1.0, np.abs(values) * 1e-3))
+    return np.abs(values - np.round(values)) > 1e-6 * np.maximum(1.0, np.abs(values) * 1e-3)

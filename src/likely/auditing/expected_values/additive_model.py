@@ -166,7 +166,7 @@ class Tails(NamedTuple):
         middle, start, scale, shape = (part[side, columns] for part in self[2:])
         beyond = np.log1p(shape * np.maximum(size - start, 0) / scale) / shape
         inside = np.clip((size - middle) / (start - middle), 0, 1)
-        return np.asarray(beyond - np.log(_BEYOND) * inside - np.log(self.share[columns]))
+        return beyond - np.log(_BEYOND) * inside - np.log(self.share[columns])
 
 
 def _tail(deviations: Array, word: bool) -> tuple[float, float, float, float]:
@@ -187,7 +187,7 @@ def _tail(deviations: Array, word: bool) -> tuple[float, float, float, float]:
 
 def surprise(nats: Array) -> Array:
     """How surprising each row is: the nats by which its values exceed ``RARE``, summed over columns."""
-    return np.asarray(np.maximum(nats - RARE, 0).sum(-1))
+    return np.maximum(nats - RARE, 0).sum(-1)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Curve(NamedTuple):
                 known = (after - before - 1)[rows]
                 reach = _STEEPER * slopes[known] * np.abs(by[rows] - self.at[point])
                 low[rows], high[rows] = self.medians[point] - reach, self.medians[point] + reach
-        return np.asarray((values >= low) & (values <= high))
+        return (values >= low) & (values <= high)
 
 
 @dataclass(frozen=True)

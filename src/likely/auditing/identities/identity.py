@@ -46,9 +46,9 @@ class Identity(NamedTuple):
         with np.errstate(all="ignore"):
             if self.product:
                 powers = [table[name].to_numpy(np.float64) ** power for name, power in self.parts.items()]
-                return np.asarray(self.constant * np.prod(powers, axis=0))
+                return self.constant * np.prod(powers, axis=0)
             terms = [coefficient * table[name].to_numpy(np.float64) for name, coefficient in self.parts.items()]
-            return np.asarray((self.constant if self.total else 0.0) + np.sum(terms, axis=0))
+            return (self.constant if self.total else 0.0) + np.sum(terms, axis=0)
 
     def given(self, table: pd.DataFrame) -> Array:
         """What they should come to."""
@@ -66,7 +66,7 @@ class Identity(NamedTuple):
                 if self.rounded or (decimals and unit < 1):
                     slope = expected / values[name] if self.product and name in values else 1.0
                     slack = slack + np.nan_to_num(abs(c) * slope) * unit / 2 * (1 + 1e-6)
-        return np.asarray(slack)
+        return slack
 
     def known(self, table: pd.DataFrame) -> Mask:
         """Whether each row has all values of the identity."""
@@ -80,7 +80,7 @@ class Identity(NamedTuple):
     def broken(self, table: pd.DataFrame) -> Mask:
         """Whether each row has all values, and they do not come to the total, rounding aside."""
         most = _ROUNDINGS if self.rounded else 1.0
-        return np.asarray(np.abs(self.off(table)) > most * self.tolerance(table, decimals=True))
+        return np.abs(self.off(table)) > most * self.tolerance(table, decimals=True)
 
     def holds(self, table: pd.DataFrame) -> Mask:
         """Whether each row has all values, and they come to the total."""

@@ -108,7 +108,7 @@ def _through_most(X: Array, y: Array) -> Mask | None:
         if step > 2 and np.median(off) > _NEAR:
             return None
     close = off <= max(4 * float(np.median(off)), 1e-6)
-    return np.asarray(close) if close.mean() >= _MOSTLY else None
+    return close if close.mean() >= _MOSTLY else None
 
 
 def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
@@ -139,7 +139,7 @@ def _without_needless(A: Array, y: Array, columns: list[int]) -> list[int]:
 def _fit(A: Array, y: Array, columns: list[int]) -> tuple[Array, float]:
     """Coefficients of some columns and the last, and the root mean square of what they leave."""
     part = A[:, [*columns, A.shape[1] - 1]]
-    beta = np.asarray(lstsq(part, y, cond=1e-13, lapack_driver="gelsy", check_finite=False)[0])
+    beta = lstsq(part, y, cond=1e-13, lapack_driver="gelsy", check_finite=False)[0]
     return beta, float(np.sqrt(np.mean(np.square(y - part @ beta))))
 
 

@@ -377,7 +377,7 @@ class RowWords:
 def _row_scale(scatters: list[ScatterDetector], scaled: pd.DataFrame) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds values up to see whether one is infinite
         squares = [np.square(scatter.scale(scaled[scatter.feature_names_in_])) for scatter in scatters]
-        return np.asarray(np.sqrt(np.mean(squares, axis=0)))
+        return np.sqrt(np.mean(squares, axis=0))
 
 
 def _units_of(table: pd.DataFrame) -> dict[str, AsinhScale]:

@@ -111,7 +111,7 @@ def _filled(**options: Any) -> SimpleImputer:
 def _bounded_logs(p: Array) -> Array:
     """Logarithms of probabilities, none of which is zero."""
     floored = np.maximum(p / p.sum(1, keepdims=True), _FLOOR / p.shape[1])
-    return np.asarray(np.log(floored / floored.sum(1, keepdims=True)))
+    return np.log(floored / floored.sum(1, keepdims=True))
 
 
 def regress(X: Any, u: Array, seed: int, progress: Progress = lambda _: None, groups: Groups = None) -> TargetForecast:

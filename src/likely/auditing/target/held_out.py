@@ -88,7 +88,7 @@ def predictable_targets(mean: Array, u: Array) -> bool:
 
 def beats(gain: Array) -> Mask:
     """Whether the mean of gains, one per row, exceeds two standard errors."""
-    return np.asarray(gain.mean(0) > ERRORS * gain.std(0) / np.sqrt(len(gain)))
+    return gain.mean(0) > ERRORS * gain.std(0) / np.sqrt(len(gain))
 
 
 def mixed(likelihood: Array, background: Array) -> tuple[float, int]:

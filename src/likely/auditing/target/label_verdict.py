@@ -179,14 +179,14 @@ def _at_most(share: float, n: int) -> float:
 
 def at_labels(values: Array, y: Places) -> Array:
     """Of each row the value of its label."""
-    return np.asarray(values[np.arange(len(y)), y])
+    return values[np.arange(len(y)), y]
 
 
 def _given(q: Array, share: float, classes: int) -> Array:
     """The probability of a label to be given, where q is the probability that it is right."""
-    return np.asarray((1 - share) * q + share * (1 - q) / (classes - 1))
+    return (1 - share) * q + share * (1 - q) / (classes - 1)
 
 
 def _posterior(q: Array, share: float, classes: int) -> Array:
     """P(wrong), where a right label has probability q and a wrong one is any of the others."""
-    return np.asarray(share * (1 - q) / (classes - 1) / np.maximum(_given(q, share, classes), 1e-300))
+    return share * (1 - q) / (classes - 1) / np.maximum(_given(q, share, classes), 1e-300)

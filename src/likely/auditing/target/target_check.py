@@ -161,7 +161,7 @@ class NumberCheck(TargetCheck):
 
     def given(self, column: pd.Series[Any]) -> tuple[Any, Mask]:
         """The targets, as numbers."""
-        y = np.asarray(as_kind(column, "number"))
+        y = as_kind(column, "number")
         return y, ~np.isnan(y)
 
     def judge_new(self, typed: pd.DataFrame, given: Array) -> TargetVerdict:
@@ -212,7 +212,7 @@ class LabelCheck(TargetCheck):
             None if pd.isna(value) else str(value).removesuffix(".0") if kind == "number" else value
             for value in as_kind(column, kind)
         ]
-        labels = np.asarray(pd.Index(self.classes).get_indexer(pd.Index(words, dtype=object)))
+        labels = pd.Index(self.classes).get_indexer(pd.Index(words, dtype=object))
         return labels, labels >= 0
 
     def judge_new(self, typed: pd.DataFrame, given: Index) -> LabelVerdict:
@@ -232,4 +232,4 @@ def by_content(typed: pd.DataFrame, rows: Index) -> Index:
 
     Equal rows stay in the order they had.
     """
-    return np.asarray(rows[np.argsort(frame_keys(typed)[rows], kind="stable")])
+    return rows[np.argsort(frame_keys(typed)[rows], kind="stable")]
