@@ -14,11 +14,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely._files import write_parquet
 from likely._rows.contents import frame_keys
-from likely._typing import Array, Index, Mask
+from likely._typing import Array, Index, Mask, Values
 from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows
 from likely.auditing.columns.kinds import as_kind
 from likely.auditing.identities.identity import tell_broken
@@ -41,7 +40,7 @@ class ScoreFile:
         self.path = Path(folder, "scores.parquet")
         write_parquet(parts, self.path)
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> Values:
         return pd.read_parquet(self.path, columns=[name])[name].to_numpy()
 
     def __iter__(self) -> Iterator[pd.DataFrame]:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 
 from likely._page import Table
 from likely._rows.reading.read_table import read_array
 from likely._rows.reading.table import counted, readable
+from likely._typing import Floats, Values
 from likely.auditing.checks.copies import find_twins, repeated_rows
 from likely.auditing.checks.overview import balance
 from likely.auditing.columns.kinds import Columns
@@ -71,14 +71,14 @@ def audit_logits(
     return Audit("a classifier's outputs", n, "classification", "label", present, () if h is not None else (note,))
 
 
-def _bounded(source: Any) -> NDArray[Any]:
+def _bounded(source: Any) -> Values:
     """Logits of which none is minus infinity, the logarithm of a forest's zeros: these are one below all others."""
     logits = read_array(source, "logits")
     impossible = np.isneginf(logits) if logits.dtype.kind == "f" else np.zeros(logits.shape, bool)
     return logits if not impossible.any() else np.where(impossible, logits[~impossible].min(initial=0.0) - 1, logits)
 
 
-def _matrix(source: Any, name: str, shape: str, rows: int | None = None) -> NDArray[np.floating]:
+def _matrix(source: Any, name: str, shape: str, rows: int | None = None) -> Floats:
     """Numbers with a row per row of the data, in their precision."""
     values = read_array(source, name)
     if values.ndim != 2 or len(values) != (rows or len(values)) or values.dtype.kind not in "fiub":
@@ -88,7 +88,7 @@ def _matrix(source: Any, name: str, shape: str, rows: int | None = None) -> NDAr
     return values.astype(np.float32 if values.dtype.itemsize <= 4 else np.float64)
 
 
-def _directions(x: NDArray[np.floating]) -> Columns:
+def _directions(x: Floats) -> Columns:
     """The rows along the directions in which they spread most, as columns without names."""
     x = x - x.mean(0, dtype=np.float64)
     if x.shape[1] > _DIRECTIONS:
@@ -97,7 +97,7 @@ def _directions(x: NDArray[np.floating]) -> Columns:
     return Columns(dict.fromkeys(names, "number"), pd.DataFrame(x, columns=names), ())
 
 
-def _calibration(logits: NDArray[np.floating], verdict: LabelVerdict) -> Finding:
+def _calibration(logits: Floats, verdict: LabelVerdict) -> Finding:
     """Before: the model's own probabilities. After: those at the predicted temperatures, fitted to other rows."""
     some = np.random.RandomState(0).permutation(len(verdict.y))[:_SHOWN]
     labels = verdict.y[some]

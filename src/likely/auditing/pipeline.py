@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,11 @@ from likely.auditing.columns.stand_ins import StandIns, Words
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
 from likely.auditing.odd_rows.one_cause_per_row import one_entry_per_row
-from likely.auditing.results.accepted import Accepted, RowNames
+from likely.auditing.results.accepted import Accepted, Earlier, RowNames
 from likely.auditing.results.audit import Audit, Compare, LongAudit, Progress
 from likely.auditing.results.finding import Finding
 from likely.auditing.sample import Sample, Told
 
-Earlier = str | os.PathLike[str] | Mapping[str, Any]
 TASKS = ("auto", "classification", "regression")
 AT_ONCE = 1 << 26  # numbers of a table that is read at once, for which an audit takes about 3.5 GB
 SAMPLE = 100_000  # rows of a longer table that models are fitted on, about
@@ -219,7 +217,7 @@ def _compare(told: Told) -> Compare:
 
 def _beyond_memory(data: Any) -> Source | None:
     """The blocks of a table that is too large to be read at once."""
-    if is_one_file(data) and Path(os.fspath(data)).suffix.lower() not in (".parquet", ".pq"):
+    if is_one_file(data) and Path(data).suffix.lower() not in (".parquet", ".pq"):
         return None
     source = source_of(data)
     return source if source is not None and len(source) * source.width > AT_ONCE else None

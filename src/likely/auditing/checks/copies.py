@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from sklearn.preprocessing import StandardScaler
 
-from likely._rows.contents import frame_keys
+from likely._rows.contents import Keys, frame_keys
 from likely._rows.reading.table import counted, listed
-from likely._typing import Array, Index, Mask
+from likely._typing import Array, Floats, Index, Mask
 from likely.auditing.columns.kinds import ColumnReader, Columns
 from likely.auditing.results.accepted import RowNames
 from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
@@ -61,7 +60,7 @@ def compared(columns: Columns, target: str | None) -> list[str]:
     return [name for name, kind in columns.kinds.items() if name != target and kind not in UNREAD]
 
 
-def first_copies(keys: NDArray[np.uint64]) -> Index:
+def first_copies(keys: Keys) -> Index:
     """For each row, by its key, the first that equals it; -1 if it is the first itself.
 
     >>> first_copies(np.array([5, 9, 5], np.uint64)).tolist()
@@ -129,7 +128,7 @@ def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
     return rows[pairs[share * by_chance(tree, pairs) < _CHANCE]]
 
 
-def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
+def _shadow(X: Floats) -> Floats:
     """Rows in a few random directions."""
     random = np.random.RandomState(0).normal(size=(X.shape[1], min(_DIRECTIONS, X.shape[1])))
     return X @ np.linalg.qr(random)[0].astype(np.float32)

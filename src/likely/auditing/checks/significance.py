@@ -1,12 +1,14 @@
 """P-values that stay right when many tests are made."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from likely._typing import Array
 
 SURE = 0.01  # the chance of a false alarm among all columns of a table
 
 
-def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+def holm(p_values: ArrayLike) -> Array:
     """Correct p-values for their number (Holm 1979); NaN stands for a test that was not made, and stays NaN.
 
     >>> holm([0.01, 0.04, np.nan, 0.03])

@@ -6,11 +6,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from likely._typing import Array, Mask
+from likely._typing import Array, Floats, Mask
 
-Numbers = Sequence[NDArray[np.floating] | None]  # columns of numbers, of shape (rows,); None for other columns
+Numbers = Sequence[Floats | None]  # columns of numbers, of shape (rows,); None for other columns
 
 # Without these relations, clean rows of the tables of tests/auditing/rows/test_exact.py are called wrong.
 MAX_ROWS = 2_000  # by which it is decided whether two columns follow from one another
@@ -115,7 +114,7 @@ def between(values: Array, by: Array) -> Mask:
     return np.zeros(len(values), bool) if curve is None else curve.holds(values, by)
 
 
-def counts_on(values: NDArray[np.floating]) -> Mask:
+def counts_on(values: Floats) -> Mask:
     """Whether each value is a regular step from another of a column that counts, by days, years or numbers of rows.
 
     All values of a column of codes are: whole numbers of which none occurs twice, though so many would by chance.
@@ -150,7 +149,7 @@ def _functions(numbers: dict[int, Array], wanted: Sequence[int] | None) -> Itera
                 yield first, second
 
 
-def _finite(column: NDArray[np.floating]) -> Array:
+def _finite(column: Floats) -> Array:
     """The numbers of a column, NaN where one is infinite."""
     numbers = np.asarray(column, np.float64)
     return np.where(np.isinf(numbers), np.nan, numbers)

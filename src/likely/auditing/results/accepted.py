@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,9 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from likely._typing import FilePath
 from likely.auditing.results.finding import Finding, Suspect, cell_text
 
 VERSION = 1
+Earlier = FilePath | Mapping[str, Any]  # a file of findings, or its content
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Accepted:
     signs: frozenset[tuple[str, ...]] = frozenset()
 
     @classmethod
-    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any] | None, what: str) -> Accepted:
+    def read(cls, source: Earlier | None, what: str) -> Accepted:
         """Read the file that a page saves, or the summary of an earlier audit, or the content of either."""
         if source is None:
             return cls()

@@ -1,7 +1,6 @@
 """What an audit returns, and the three files it is written to: a page for people, a CSV, a JSON for programs."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +12,7 @@ import pandas as pd
 
 from likely._files import keep_inputs, replacing, writable, write_parquet, write_together
 from likely._rows.reading.table import counted, listed
-from likely._typing import Index
+from likely._typing import FilePath, Index
 from likely.auditing.page import page
 from likely.auditing.results.accepted import Accepted, RowNames
 from likely.auditing.results.finding import KINDS, Entry, Finding, Suspect, entries, plain, verdict
@@ -238,7 +237,7 @@ class Audit:
             return f"no row of {self.rows:,} is suspicious{judged}{news}."
         return f"of {self.rows:,} rows, {listed(clauses, last=' and ')}{news}."
 
-    def save(self, folder: str | os.PathLike[str], command: str = "") -> Path:
+    def save(self, folder: FilePath, command: str = "") -> Path:
         """Write report.html, scores.csv and summary.json: all three or none, and never over the data.
 
         The scores of a table that was read in blocks are written to scores.parquet instead.
@@ -265,7 +264,7 @@ class Audit:
         return folder / PAGE
 
     @property
-    def inputs(self) -> tuple[str | os.PathLike[str], ...]:
+    def inputs(self) -> tuple[FilePath, ...]:
         """The files that were read."""
         return () if self.source is None else (self.source,)
 
@@ -322,7 +321,7 @@ class LongAudit(Audit):
         return super().summary() | {"listed": self.listed, "rows_read": self.read}
 
     @property
-    def inputs(self) -> tuple[str | os.PathLike[str], ...]:
+    def inputs(self) -> tuple[FilePath, ...]:
         """The files that were read."""
         return self.paths
 

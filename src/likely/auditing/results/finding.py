@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely._page import Table
 from likely._rows.reading.table import counted
-from likely._typing import Array, Index, Mask
+from likely._typing import Array, Index, Mask, Values
 
 
 class Chip(NamedTuple):
@@ -133,7 +132,7 @@ class Finding:
     rows: Index = field(default_factory=lambda: np.zeros(0, np.int64))
     certainty: Array = field(default_factory=lambda: np.zeros(0))
     suspects: tuple[Suspect, ...] = ()
-    scores: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    scores: Mapping[str, Values] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
     judged: bool = True

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
@@ -17,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from likely._typing import Array, Index, Places
+from likely._typing import Array, Floats, Index, Places
 from likely.auditing.target import held_out
 from likely.auditing.target.held_out import FITTED, fold_out
 from likely.auditing.target.label_verdict import judge_labels
@@ -56,7 +55,7 @@ class TargetForecast(NamedTuple):
 
 
 def classify(
-    X: NDArray[np.float32], y: Places, seed: int, progress: Progress = lambda _: None, groups: Groups = None
+    X: Floats, y: Places, seed: int, progress: Progress = lambda _: None, groups: Groups = None
 ) -> LabelForecast:
     """Predict the log-probabilities of labels out of fold.
 
@@ -81,7 +80,7 @@ def classify(
     return LabelForecast(_bounded_logs(total), lambda rows: _bounded_logs(_mean_probabilities(fitted, rows, classes)))
 
 
-def _fit_classifiers(X: NDArray[np.float32], y: Places, weight: Array) -> list[Any]:
+def _fit_classifiers(X: Floats, y: Places, weight: Array) -> list[Any]:
     """A forest, or boosting where rows are many, and a line, unless columns are many."""
     if len(np.unique(y)) == 1:
         return [DummyClassifier().fit(X, y)]

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from likely._rows.contents import deal
-from likely._typing import Array, Index, Mask, Places
+from likely._typing import Array, Floats, Index, Mask, Places
 
 FOLDS = 5
 FITTED = 20_000  # rows a model is fitted to, at most; all rows are predicted
@@ -38,7 +37,7 @@ class Predictable(NamedTuple):
     classes: Mask
 
 
-def predictable_labels(logits: NDArray[np.floating], y: Places, seed: int = 0) -> Predictable:
+def predictable_labels(logits: Floats, y: Places, seed: int = 0) -> Predictable:
     r"""Do probabilities from these logits beat the shares of the classes by two standard errors?
 
     The probabilities are :math:`(1 - w) \pi + w\,\mathrm{softmax}(s z)`, with the shares :math:`\pi` of the classes and
@@ -65,7 +64,7 @@ def predictable_labels(logits: NDArray[np.floating], y: Places, seed: int = 0) -
     return Predictable(bool(beats(gain[row, labels] - same)), beats(gain))
 
 
-def scaled_likelihoods(logits: NDArray[np.floating], y: Places, seed: int) -> tuple[Array, Places, Array, float]:
+def scaled_likelihoods(logits: Floats, y: Places, seed: int) -> tuple[Array, Places, Array, float]:
     """Logits of some rows, in units of their deviation, the labels, their likelihood at each scale, and the unit."""
     some = np.random.RandomState(seed).permutation(len(y))[: max(min(_ROWS, _NUMBERS // logits.shape[1]), 1_000)]
     z, labels = logits[some].astype(np.float64), y[some]

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from likely._typing import Array, Places
+from likely._typing import Array, Floats, Places
 from likely.auditing.target.held_out import (
     SCALES,
     Predictable,
@@ -74,7 +73,7 @@ class LabelVerdict:
         """The probabilities of the labels as they are given, the wrong ones included."""
         return _given(np.exp(self.log_p[rows]), self.share, self.log_p.shape[1])
 
-    def judge(self, logits: NDArray[np.floating], y: Places) -> LabelVerdict:
+    def judge(self, logits: Floats, y: Places) -> LabelVerdict:
         """The verdict on the labels of further rows, at the temperature that all rows share."""
         temperature = np.full(len(y), self.temperature[0])
         log_p = log_softmax(logits / temperature[:, None], axis=1)
@@ -99,9 +98,7 @@ class LabelVerdict:
         return replace(self, wrong=wrong)
 
 
-def judge_labels(
-    logits: NDArray[np.floating], y: Places, features: NDArray[np.floating] | None = None, seed: int = 0
-) -> LabelVerdict:
+def judge_labels(logits: Floats, y: Places, features: Floats | None = None, seed: int = 0) -> LabelVerdict:
     r"""Which labels do logits that were not trained on them speak against?
 
     A label is right with probability :math:`1 - \epsilon` and then drawn from
@@ -127,7 +124,7 @@ def judge_labels(
     (29, 0, 0.05)
     """
     n, classes = logits.shape
-    z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
+    z: Floats = logits if logits.dtype == np.float32 else logits.astype(np.float64)
     predictable = predictable_labels(z, y, seed)
     if not predictable.labels:
         shares = np.log((np.bincount(y, minlength=classes) + 0.5) / (n + 0.5 * classes))
@@ -150,7 +147,7 @@ def judge_labels(
     return verdict.judge_calibrated(log_p, temperature, y)
 
 
-def _temperatures(z: NDArray[np.floating], y: Places, features: NDArray[np.floating], right: Array, seed: int) -> Array:
+def _temperatures(z: Floats, y: Places, features: Floats, right: Array, seed: int) -> Array:
     """A temperature per row, linear in the features, fitted to other rows as their labels are right."""
     features = np.asarray(features, dtype=z.dtype)  # calibrators multiply features and logits of one type only
     temperature = np.empty(len(y))
@@ -160,7 +157,7 @@ def _temperatures(z: NDArray[np.floating], y: Places, features: NDArray[np.float
     return temperature
 
 
-def _common(z: NDArray[np.floating], y: Places, seed: int) -> tuple[float, float]:
+def _common(z: Floats, y: Places, seed: int) -> tuple[float, float]:
     """The temperature and the share of wrong labels of highest likelihood; the share is zero unless it adds to it."""
     _, _, q, unit = scaled_likelihoods(z, y, seed)
     classes = z.shape[1]

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely._rows.contents import frame_keys
-from likely._typing import Array, Index, Mask
+from likely._typing import Array, Floats, Index, Mask
 from likely.auditing.checks.leaks import leaking_columns
 from likely.auditing.columns.kinds import ColumnReader, as_kind, as_numbers, ranked
 from likely.auditing.columns.scale import AsinhScale
@@ -197,7 +196,7 @@ class LabelCheck(TargetCheck):
         sample.progress("judging labels", 0.0)
         self.verdict = self._reconsidered(judge_labels(self.forecast.log_p, labels, None, self.seed), self.X)
 
-    def _reconsidered(self, verdict: LabelVerdict, X: NDArray[np.float32]) -> LabelVerdict:
+    def _reconsidered(self, verdict: LabelVerdict, X: Floats) -> LabelVerdict:
         """The verdict where rows with gaps are judged by what the gaps may hold, too."""
         gaps = np.flatnonzero((verdict.wrong > 0.5) & np.isnan(X).any(1))
         if not len(gaps):
