@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from likely._rows.reading.table import counted
-from likely.auditing.results.finding import Finding, Reason, Suspect
+from likely.auditing.results.finding import Finding, Reason, Suspect, without_rows
 
 _JUDGED = ("targets", "labels")
 _SURE = 0.95  # the certainty of a row that surely breaks the pattern
@@ -59,15 +57,12 @@ def _listed(finding: Finding, joined: dict[int, Suspect], elsewhere: dict[int, S
     """A finding with some suspects replaced, and without those that another finding lists."""
     if not joined and not elsewhere:
         return finding
-    left = ~np.isin(finding.rows, list(elsewhere))
-    suspects = tuple(joined.get(suspect.row, suspect) for suspect in finding.suspects if suspect.row not in elsewhere)
+    left = without_rows(finding, elsewhere)
     count = len(elsewhere)
     verb, them = ("is", "it") if count == 1 else ("are", "them")
     listed = f" {counted(count, 'row')} {verb} listed under what explains {them}."
     return replace(
-        finding,
-        rows=finding.rows[left],
-        certainty=finding.certainty[left],
-        suspects=suspects,
+        left,
+        suspects=tuple(joined.get(suspect.row, suspect) for suspect in left.suspects),
         summary=finding.summary + (listed if count else ""),
     )

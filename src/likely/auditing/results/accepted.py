@@ -10,11 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from likely._typing import FilePath
-from likely.auditing.results.finding import Finding, Suspect, cell_text
+from likely.auditing.results.finding import Finding, Suspect, cell_text, without_rows
 
 VERSION = 1
 Earlier = FilePath | Mapping[str, Any]  # a file of findings, or its content
@@ -65,14 +64,8 @@ class Accepted:
         for own in finding.suspects:
             if self.signs & {(own.kind, "group", own.group), (own.kind, "id", names.name(own.row), questioned(own))}:
                 seen.add(own.row)
-        left = ~np.isin(finding.rows, list(seen))
-        return replace(
-            finding,
-            rows=finding.rows[left],
-            certainty=finding.certainty[left],
-            suspects=tuple(suspect for suspect in finding.suspects if suspect.row not in seen),
-            known=int((~left).sum()),
-        )
+        left = without_rows(finding, seen)
+        return replace(left, known=len(finding.rows) - len(left.rows))
 
 
 def _signs(marks: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:

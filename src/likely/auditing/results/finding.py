@@ -1,7 +1,7 @@
 """What an audit finds: suspicious rows with reasons, one list of them, and tables about the rest."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,6 +143,13 @@ class Finding:
     def clean(self) -> bool:
         """Whether this was looked for and nothing was found."""
         return self.judged and not self.found and not self.rows.size
+
+
+def without_rows(finding: Finding, rows: Collection[int]) -> Finding:
+    """The finding but for some rows, of which its sentence still speaks."""
+    left = ~np.isin(finding.rows, list(rows))
+    suspects = tuple(suspect for suspect in finding.suspects if suspect.row not in rows)
+    return replace(finding, rows=finding.rows[left], certainty=finding.certainty[left], suspects=suspects)
 
 
 def worst_first(
