@@ -7,7 +7,6 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -92,12 +91,14 @@ class Judged(NamedTuple):
 class RowCheck(ABC):
     """One kind of problem that a row may have: fitted to a sample, it scores all rows and tells of the worst.
 
-    ``scores`` are those of all rows, once they are scored; None for a table in memory, which is its own sample.
+    ``scores`` are those of all rows, of which ``count`` have the problem, once they are scored; both are None for a
+    table in memory, which is its own sample.
     """
 
     def __init__(self, sample: Sample, fitted: Any = None) -> None:
         self.sample, self.fitted = sample, fitted
         self.scores: ScoreFile | None = None
+        self.count: int | None = None
 
     @classmethod
     @abstractmethod
@@ -113,8 +114,8 @@ class RowCheck(ABC):
         """The verdict on some rows by their scores."""
 
     @abstractmethod
-    def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
-        """What is told of some rows; ``count`` rows of all have the problem (None: these are all)."""
+    def tell(self, told: Told) -> Iterator[Finding | None]:
+        """What is told of some rows."""
 
 
 class OddRowCheck(RowCheck):
@@ -134,18 +135,15 @@ class OddRowCheck(RowCheck):
     @cached_property
     def certainty(self) -> Certainty:
         """How surely rows are odd, by the scores of all."""
-        certainty: Certainty = self.fitted.certainty(self.scores)
-        return certainty
+        return self.fitted.certainty(self.scores)
 
     def judge(self, part: pd.DataFrame) -> Judged:
         sure, scale = self.certainty(part), part["row_scale"]
         # Certainties that round to one are told apart by their scales.
         return Judged(sure >= NAMED, sure - 1e-6 / (1 + scale), {"row_scale": scale, "row_odd": sure})
 
-    def tell(self, told: Told, count: int | None) -> Iterator[Finding]:
-        typed, places = told.columns.typed, told.places
-        scores = self.fitted.score(typed, places)
-        yield self.fitted.tell(typed, places, scores, self.certainty, count, self.sample.rows)
+    def tell(self, told: Told) -> Iterator[Finding]:
+        yield self.fitted.tell(told.columns.typed, told.places, self.certainty, self.sample.rows, self.count)
 
 
 class WrongTargetCheck(RowCheck):
@@ -170,14 +168,13 @@ class WrongTargetCheck(RowCheck):
         written["suggested"] = pd.Series(classes[part["suggested"]], dtype=str)
         return Judged(part["suggested"] >= 0, part["label_nll"], written)
 
-    def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
+    def tell(self, told: Told) -> Iterator[Finding | None]:
         from likely.auditing.checks.groups import groups_of
 
-        finding = self.fitted.tell(told, count, self.sample.rows)
+        finding = self.fitted.tell(told, None if self.count is None else (self.count, self.sample.rows))
         yield finding
         yield self.fitted.leaks()
-        of_sample = {name: scores[: len(self.sample)] for name, scores in finding.scores.items()}
-        yield groups_of(self.sample, replace(finding, scores=of_sample))
+        yield groups_of(self.sample, finding)
 
 
 class BrokenSumCheck(RowCheck):
@@ -198,11 +195,11 @@ class BrokenSumCheck(RowCheck):
     def judge(self, part: pd.DataFrame) -> Judged:
         return Judged(part[self._names].to_numpy().any(1), np.zeros(len(part)), {})
 
-    def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
+    def tell(self, told: Told) -> Iterator[Finding | None]:
         table, identities = told.columns.typed, self.sample.identities
         broken = np.column_stack([identity.broken(table) for identity in identities])
         counts = broken.sum(0) if self.scores is None else np.array([self.scores[name].sum() for name in self._names])
-        count = int(broken.any(1).sum()) if count is None else count
+        count = int(broken.any(1).sum()) if self.count is None else self.count
         yield tell_broken(table, identities, broken, counts, count, self.sample.rows)
 
 
@@ -234,7 +231,7 @@ class CopyCheck(RowCheck):
         of = self.of[part["row"]]
         return Judged((of >= 0) & (not self.ordinary), np.zeros(len(part)), {"repeats_row": of})
 
-    def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
+    def tell(self, told: Told) -> Iterator[Finding | None]:
         sample = self.sample
         if self.of is sample.twins.of:
             yield repeated_rows(told.columns, sample.twins, sample.target)

@@ -170,16 +170,16 @@ def audit_table(
     checks = [check for kind in ROW_CHECKS if (check := kind.fit(sample)) is not None]
     told, about = Told(sample, table.frame, columns), (table.name, rows, task, target)
     if source is None:
-        findings = _findings(told, checks, [None] * len(checks))
-        notes, compare = _notes(sample), _compare(told)
+        findings, notes, compare = _findings(told, checks), _notes(sample), _compare(told)
         return Audit(*about, findings, notes, table.frame, source=table.path, id=id, neighbours=compare)
     file = ScoreFile(_each(source, Scorer(sample, checks), "scoring all rows", progress))
     for check in checks:
         check.scores = file
     named = _named(file, checks)
+    for check, of_check in zip(checks, named, strict=True):
+        check.count = len(of_check)
     told = _with_worst(told, source, named, checks)
-    findings = _findings(told, checks, [len(rows) for rows in named])
-    findings = tuple(_in_table(finding, told) for finding in findings)
+    findings = tuple(_in_table(finding, told) for finding in _findings(told, checks))
     flagged = np.unique(np.concatenate([np.zeros(0, np.int64), *named]))
     return LongAudit(
         *about,
@@ -195,9 +195,9 @@ def audit_table(
     )
 
 
-def _findings(told: Told, checks: Iterable[RowCheck], counts: Iterable[int | None]) -> tuple[Finding, ...]:
+def _findings(told: Told, checks: Iterable[RowCheck]) -> tuple[Finding, ...]:
     """Everything that is told of a table."""
-    findings = [finding for check, count in zip(checks, counts, strict=True) for finding in check.tell(told, count)]
+    findings = [finding for check in checks for finding in check.tell(told)]
     told.sample.progress("looking at columns", 0.0)
     findings += [check(told.sample) for check in SAMPLE_CHECKS]
     return tuple(one_entry_per_row([finding for finding in findings if finding is not None]))

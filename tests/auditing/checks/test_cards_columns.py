@@ -22,7 +22,7 @@ def ask(
 ) -> dict[str, Finding]:
     table = read_table(frame).frame
     columns = read_columns(table, id)
-    of_target = [check(columns, target, task) for check in (overview, gaps)]
+    of_target = [overview(columns, target, task, len(table)), gaps(columns, target, task)]
     found = [*of_target, faulty_columns(table, columns, target), order(columns, target)]
     return {finding.name: finding for finding in found if finding is not None}
 

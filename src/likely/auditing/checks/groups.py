@@ -56,16 +56,18 @@ class Split(NamedTuple):
 
 def groups_of(sample: Sample, finding: Finding) -> Finding | None:
     """Report groups on which out-of-fold predictions of the target fail, from what judged the target."""
-    columns, target, scores = sample.columns, str(sample.target), finding.scores
-    if not finding.judged or not {"label_nll", "expected"} & scores.keys():
+    columns, target = sample.columns, str(sample.target)
+    scores = {name: values[: len(sample)] for name, values in finding.scores.items()}
+    if not finding.judged:
         return None
-    loss, what = scores.get("label_nll"), f"the log-loss of {target}"
-    if loss is None:
-        if columns.kinds[target] != "number":
-            return None
+    if "label_nll" in scores:
+        loss, what = scores["label_nll"], f"the log-loss of {target}"
+    elif columns.kinds[target] == "number":
         loss, what = np.abs(columns.typed[target].to_numpy(np.float64) - scores["expected"]), f"the error of {target}"
+    else:
+        return None
     rows = np.flatnonzero(np.isfinite(loss))
-    return failing_groups(columns, {target}, rows, np.asarray(loss, np.float64)[rows], what)
+    return failing_groups(columns, {target}, rows, loss[rows], what)
 
 
 def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Array, what: str) -> Finding | None:

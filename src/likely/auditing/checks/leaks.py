@@ -34,7 +34,7 @@ def leaking_columns(
     rows: Places,
     *,
     labels: bool,
-    sums: Sequence[Identity] = (),
+    sums: Sequence[Identity],
 ) -> Finding:
     """How much of the target each column tells by itself; those that tell nearly all may not be known in time.
 

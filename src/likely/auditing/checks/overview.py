@@ -29,15 +29,15 @@ _WORDS = {
 
 
 def overview(
-    columns: Columns, target: str | None, task: str, rows: int | None = None, gaps: pd.Series[float] | None = None
+    columns: Columns, target: str | None, task: str, rows: int, gaps: pd.Series[float] | None = None
 ) -> Finding:
     """Describe a table: how many rows and columns of which kind, its gaps, and its classes or the target's spread.
 
-    ``rows`` and ``gaps``, the share of missing values by column, are those of the whole table if the columns are of a
-    sample.
+    ``rows`` are those of the whole table, and so is ``gaps``, the share of missing values by column, if the columns are
+    of a sample.
     """
     typed = columns.typed
-    rows, gaps = len(typed) if rows is None else rows, typed.isna().mean() if gaps is None else gaps
+    gaps = typed.isna().mean() if gaps is None else gaps
     kinds = pd.Series(columns.kinds).value_counts(sort=False)
     parts = [counted(kinds[kind], *_WORDS.get(kind, (kind,))) for kind in get_args(Kind) if kind in kinds]
     shown = list(columns.kinds)[:_SHOWN]

@@ -10,7 +10,7 @@ from likely._page import Table
 from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Mask, Places
 from likely.auditing.columns.scale import FACTORS
-from likely.auditing.results.finding import EXPLAINED, Explained, Finding, Reason, worst_first
+from likely.auditing.results.finding import Explained, Finding, Reason, worst_first
 
 PRECISION = 1e-6  # of the size of terms: what single precision leaves of an exact sum
 _ROUNDINGS = 3.0  # tolerances by which a row must be off where columns were rounded: some were rounded twice
@@ -164,7 +164,7 @@ def tell_broken(
         _summary(equations, wrong),
         numbers={"rows": wrong, "identities": dict(zip(equations, map(int, counts), strict=True))},
         tables=(Table(lines, "Sums and products of columns, and how many rows do not keep to them."),),
-        **worst_first("sums", certainty, suspicious, explain, most=EXPLAINED),
+        **worst_first("sums", certainty, suspicious, explain),
     )
 
 

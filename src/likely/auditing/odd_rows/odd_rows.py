@@ -58,7 +58,7 @@ def odd_rows(
     if fitted is None:
         return None
     typed = columns.typed
-    return fitted.tell(typed, np.arange(len(typed)), fitted.scores, fitted.certainty())
+    return fitted.tell(typed, np.arange(len(typed)), fitted.certainty(), len(typed))
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class OddRows:
         cls,
         columns: Columns,
         leave_out: set[str],
-        first: Mask | None = None,
-        identities: Sequence[Identity] = (),
+        first: Mask | None,
+        identities: Sequence[Identity],
         *,
         named: bool = True,
         whole: bool = True,
@@ -126,24 +126,19 @@ class OddRows:
         return Certainty.of(scores["nats"] if "nats" in self.scores else None, scores["row_scale"])
 
     def tell(
-        self,
-        typed: pd.DataFrame,
-        places: Index,
-        scores: Scores,
-        certainty: Certainty,
-        count: int | None = None,
-        rows: int = 0,
+        self, typed: pd.DataFrame, places: Index, certainty: Certainty, rows: int, count: int | None = None
     ) -> Finding:
-        """The finding about some rows: all of a table, or the worst of the ``count`` that are odd among so many."""
+        """The finding about all ``rows`` of a table, or about the worst of the ``count`` that are odd among so many."""
+        scores = self.score(typed, places)
         sure = certainty(scores)
         scale, suspicious = scores["row_scale"], sure >= NAMED
-        explain: Any = lambda listed: (_by_scale(scale[row]) for row in listed)  # noqa: E731
+        explain: Any = lambda listed: map(_by_scale, scale[listed])  # noqa: E731
         if self.values is not None:
             explain = self.values.explainer(typed, places, sure)
         # Certainties that round to one are told apart by their scales, and still are at most one.
         ranked = worst_first("rows", np.minimum(sure, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
-        total, rows = (suspicious.sum(), len(scale)) if count is None else (count, rows)
-        count = int(total - suspicious.sum() + len(ranked["rows"]))  # without those that similar rows are like
+        beyond = 0 if count is None else count - int(suspicious.sum())
+        count = len(ranked["rows"]) + beyond  # without those that similar rows are like
         wrong = sum(suspect.wrong for suspect in ranked["suspects"])
         return Finding(
             "rows",

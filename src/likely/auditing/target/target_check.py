@@ -69,8 +69,8 @@ class TargetCheck(ABC):
         """The verdict on rows outside the sample."""
 
     @abstractmethod
-    def finding(self, verdict: Any, rows: Index, typed: pd.DataFrame, of_all: tuple[int, int] | None) -> Finding:
-        """What is told of ``rows`` of a table."""
+    def finding(self, verdict: Any, rows: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
+        """What is told of ``rows``, of ``n``."""
 
     def leaks(self) -> Finding:
         """The columns that tell the target by themselves."""
@@ -105,10 +105,10 @@ class TargetCheck(ABC):
         """The scores of the rows of a block."""
         return spread_scores(*self.judge(block, typed, places), len(block))
 
-    def tell(self, told: Told, count: int | None = None, rows: int = 0) -> Finding:
-        """The finding about the sample and further rows; ``count`` of all ``rows`` are wrong, if there are more."""
+    def tell(self, told: Told, of_all: tuple[int, int] | None) -> Finding:
+        """The finding about the sample and further rows; ``of_all`` counts the wrong and all, if there are more."""
         typed = told.columns.typed
-        return self.finding(*self.judge(typed, typed, told.places), typed, None if count is None else (count, rows))
+        return self.finding(*self.judge(typed, typed, told.places), len(typed), of_all)
 
 
 class NumberCheck(TargetCheck):
@@ -169,11 +169,9 @@ class NumberCheck(TargetCheck):
         expected = self.verdict.forecast(*self.forecast.again(frame))
         return self._reconsidered(self.verdict.judge(self.verdict.squash(given), *expected), typed, frame, given)
 
-    def finding(
-        self, verdict: TargetVerdict, rows: Index, typed: pd.DataFrame, of_all: tuple[int, int] | None
-    ) -> Finding:
+    def finding(self, verdict: TargetVerdict, rows: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
         """The targets that are probably wrong."""
-        return wrong_targets(verdict, self.target, rows, len(typed), of_all)
+        return wrong_targets(verdict, self.target, rows, n, of_all)
 
 
 class LabelCheck(TargetCheck):
@@ -219,11 +217,9 @@ class LabelCheck(TargetCheck):
         X = self.reader.design(typed)
         return self._reconsidered(self.verdict.judge(self.forecast.again(X), given), X)
 
-    def finding(
-        self, verdict: LabelVerdict, rows: Index, typed: pd.DataFrame, of_all: tuple[int, int] | None
-    ) -> Finding:
+    def finding(self, verdict: LabelVerdict, rows: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
         """The labels that are probably wrong."""
-        return wrong_labels(verdict, self.classes, rows, len(typed), of_all=of_all)
+        return wrong_labels(verdict, self.classes, rows, n, of_all=of_all)
 
 
 def by_content(typed: pd.DataFrame, rows: Index) -> Index:
