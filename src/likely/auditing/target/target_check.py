@@ -24,7 +24,7 @@ from likely.auditing.target.forecasts import WIDE, LabelForecast, TargetForecast
 from likely.auditing.target.held_out import FITTED
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets
-from likely.auditing.target.wrong_targets import spread_scores, wrong_labels, wrong_targets
+from likely.auditing.target.wrong_targets import OfAll, spread_scores, wrong_labels, wrong_targets
 
 _CLASSES = 100  # more are no classification
 _FEWEST = 20  # rows with a target that a model can be fitted to
@@ -69,7 +69,7 @@ class TargetCheck(ABC):
         """The verdict on rows outside the sample."""
 
     @abstractmethod
-    def finding(self, verdict: Any, rows: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
+    def finding(self, verdict: Any, rows: Index, n: int, of_all: OfAll) -> Finding:
         """What is told of ``rows``, of ``n``."""
 
     def leaks(self) -> Finding:
@@ -105,8 +105,8 @@ class TargetCheck(ABC):
         """The scores of the rows of a block."""
         return spread_scores(*self.judge(block, typed, places), len(block))
 
-    def tell(self, told: Told, of_all: tuple[int, int] | None) -> Finding:
-        """The finding about the sample and further rows; ``of_all`` counts the wrong and all, if there are more."""
+    def tell(self, told: Told, of_all: OfAll) -> Finding:
+        """The finding about the sample and further rows."""
         typed = told.columns.typed
         return self.finding(*self.judge(typed, typed, told.places), len(typed), of_all)
 
@@ -169,7 +169,7 @@ class NumberCheck(TargetCheck):
         expected = self.verdict.forecast(*self.forecast.again(frame))
         return self._reconsidered(self.verdict.judge(self.verdict.squash(given), *expected), typed, frame, given)
 
-    def finding(self, verdict: TargetVerdict, rows: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
+    def finding(self, verdict: TargetVerdict, rows: Index, n: int, of_all: OfAll) -> Finding:
         """The targets that are probably wrong."""
         return wrong_targets(verdict, self.target, rows, n, of_all)
 
@@ -217,7 +217,7 @@ class LabelCheck(TargetCheck):
         X = self.reader.design(typed)
         return self._reconsidered(self.verdict.judge(self.forecast.again(X), given), X)
 
-    def finding(self, verdict: LabelVerdict, rows: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
+    def finding(self, verdict: LabelVerdict, rows: Index, n: int, of_all: OfAll) -> Finding:
         """The labels that are probably wrong."""
         return wrong_labels(verdict, self.classes, rows, n, of_all=of_all)
 

@@ -15,6 +15,7 @@ from likely.auditing.results.finding import Explained, Finding, Reason, number, 
 from likely.auditing.target.label_verdict import LabelVerdict
 from likely.auditing.target.target_verdict import MOVED, NEAR, TargetVerdict
 
+OfAll = tuple[int, int] | None  # how many are wrong, and of how many, if these are more than a verdict has
 _SHARED = 3  # rows with the same given and predicted labels from which they are one finding
 
 
@@ -24,12 +25,11 @@ def wrong_labels(
     rows: Places,
     n: int,
     by: str = "the columns",
-    of_all: tuple[int, int] | None = None,
+    of_all: OfAll = None,
 ) -> Finding:
     """Rows whose label is more likely wrong than right. ``rows`` are those with a label, of ``n`` in the data.
 
-    ``by`` names what the labels were predicted from; ``of_all`` is the number of wrong labels and of rows, if there are
-    more than these.
+    ``by`` names what the labels were predicted from.
     """
     y, names, guess = verdict.y, np.asarray(classes, dtype=object), verdict.suggested
     doubted, pairs = guess >= 0, names[y] + " → " + names[guess]
@@ -51,13 +51,8 @@ def wrong_labels(
     return _judged(finding, verdict, rows, n, doubted, explain, suggested=suggested)
 
 
-def wrong_targets(
-    verdict: TargetVerdict, target: str, rows: Places, n: int, of_all: tuple[int, int] | None = None
-) -> Finding:
-    """Rows whose target is more likely wrong than right. ``rows`` are those with a target, of ``n`` in the data.
-
-    ``of_all`` is the number of wrong targets and of rows, if there are more than these.
-    """
+def wrong_targets(verdict: TargetVerdict, target: str, rows: Places, n: int, of_all: OfAll) -> Finding:
+    """Rows whose target is more likely wrong than right. ``rows`` are those with a target, of ``n`` in the data."""
     wrong = verdict.wrong > 0.5
 
     def explain(top: Places) -> Iterator[Explained]:
