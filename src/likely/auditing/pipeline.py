@@ -332,7 +332,7 @@ def settle(columns: Columns, target: str, task: str) -> str:
         )
     if task != "auto":
         return task
-    few = not words and values.nunique() <= min(20, max(2, len(values) // 20)) and bool((values % 1 == 0).all())
+    few = not words and values.nunique() <= min(20, max(2, len(values) // 20)) and (values % 1 == 0).all()
     return "classification" if words or few else "regression"
 
 
@@ -343,12 +343,12 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     for kind, why in _LEFT_OUT.items():
         if names := [name for name in columns.named(kind) if name != target]:
             notes.append(f"Left out of the models: {listed(names)} ({why}).")
-    if shared := int(RowNames(sample.table.frame, sample.id).shared.sum()):
+    if shared := RowNames(sample.table.frame, sample.id).shared.sum():
         rows = counted(shared, "row has a name that others share", "rows have names that others share")
         notes.append(f"In {sample.id}, {rows}; they are shown with their row number.")
     if target is None:
         notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
-    elif missing := int(columns.typed[target].isna().sum()):
+    elif missing := columns.typed[target].isna().sum():
         notes.append(f"{counted(missing, 'row has', 'rows have')} no {target}: nothing is judged there.")
     return tuple(notes)
 

@@ -105,7 +105,7 @@ def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
     shadow = _shadow(X)
     tree = cKDTree(shadow)
     some = np.random.RandomState(0).permutation(len(rows))[:_LOOK]
-    usual = float(np.median(tree.query(shadow[some], k=2)[0][:, 1]))
+    usual = np.median(tree.query(shadow[some], k=2)[0][:, 1])
     if usual == 0:
         return nothing
     here = tree.indices  # rows beside each other in the tree look in the same branches: twice as fast
@@ -160,7 +160,7 @@ def by_chance(tree: cKDTree, pairs: Index) -> Array:
     outer = np.maximum(distance[:, around // 2 : -1], 1e-12 * far[:, None])
     depth = np.log(far[:, None] / outer).sum(1)
     # Order statistics of a uniform ball: the logarithms of outer / far have a mean that depends on ranks alone.
-    expected = sum(float(np.sum(1 / np.arange(rank, around))) for rank in range(around // 2 + 1, around))
+    expected = sum(np.sum(1 / np.arange(rank, around)) for rank in range(around // 2 + 1, around))
     gap = np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1)
     dimensions = expected / np.maximum(depth, 1e-12)
     dimensions = np.minimum(dimensions, np.median(dimensions))
@@ -190,8 +190,8 @@ def repeated_rows(
         names = RowNames(columns.typed, next(iter(columns.named("name")), None))
         values = columns.typed[target].tolist() if target is not None else []
         for row in top.tolist():
-            other, same = int(twins.of[row]), bool(twins.exact[row])
-            nearly, which = "" if same else "almost ", names.called(int(columns.typed.index[other]))
+            other, same = twins.of[row], twins.exact[row]
+            nearly, which = "" if same else "almost ", names.called(columns.typed.index[other])
             reasons = [Reason("all columns" if same else "nearly all", f"as in {which}{but}", share=1.0)]
             headline, group = f"{nearly}equals {which}{but}", f"{nearly}equal to another row{but}"
             far = _ALIKE if same else _NEARLY

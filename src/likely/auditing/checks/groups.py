@@ -145,7 +145,7 @@ def worst_groups(X: Array, splits: Sequence[Split], loss: Array, share: float = 
     for node in np.unique(leaf):
         ends = _ends(tree, X[leaf == node][:1].astype(np.float32))
         inside = leaf[half:] == node
-        if not ends or min(int(inside.sum()), int((~inside).sum())) < _FEWEST // 2:
+        if not ends or min(inside.sum(), (~inside).sum()) < _FEWEST // 2:
             continue
         there, elsewhere = loss[half:][inside], loss[half:][~inside]
         test = ttest_ind(capped[half:][inside], capped[half:][~inside], equal_var=False, alternative="greater")

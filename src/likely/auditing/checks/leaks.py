@@ -110,7 +110,7 @@ def tells(x: Array, y: Array, *, labels: bool) -> Told:
     base, left = losses[0], losses[chosen, np.arange(n)]
     whole = max(float(base.sum()), 1e-300)
     share = 1 - float(left.sum()) / whole
-    error = float(np.std(left - (1 - share) * base)) * float(np.sqrt(n)) / whole
+    error = float(np.std(left - (1 - share) * base) * np.sqrt(n)) / whole
     return Told(max(share, 0.0), error)
 
 
@@ -154,7 +154,7 @@ def _line(x: Array, y: Array, folds: Places) -> Array:
 def _bins(x: Array) -> list[Places]:
     """The bin of every row, from one for all to one per value; missing values have a bin of their own."""
     missing = np.isnan(x)
-    rank = (rankdata(np.where(missing, np.inf, x)) - 0.5) / max(int((~missing).sum()), 1)
+    rank = (rankdata(np.where(missing, np.inf, x)) - 0.5) / max((~missing).sum(), 1)
     halves = [np.minimum((rank * 2**depth).astype(np.int64), 2**depth - 1) for depth in range(1, _DEPTH + 1)]
     single = np.zeros(len(x), np.int64)
     single[~missing] = np.unique(x[~missing], return_inverse=True)[1]
@@ -173,8 +173,8 @@ def _choose(losses: Array, folds: Places) -> Places:
     depth = np.zeros(losses.shape[1], np.int64)
     for fold in range(_FOLDS):
         other = losses[:, folds != fold]
-        best = int(other.mean(1).argmin())
+        best = other.mean(1).argmin()
         extra = other - other[best]
         error = extra.std(1) / np.sqrt(extra.shape[1])
-        depth[folds == fold] = int(np.flatnonzero(extra.mean(1) <= 0.5 * error)[0])
+        depth[folds == fold] = np.flatnonzero(extra.mean(1) <= 0.5 * error)[0]
     return depth

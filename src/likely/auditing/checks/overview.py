@@ -100,12 +100,12 @@ def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str
     ' 2 classes of churn: no (96%), yes (4%). Rare: yes (4 rows).'
     """
     by_class = pd.Series(counts, index=classes).sort_values(ascending=False, kind="stable")
-    shares = by_class / max(int(by_class.sum()), 1)
+    shares = by_class / max(by_class.sum(), 1)
     rare = [name for name, share in shares.items() if share < _RARE / len(shares)]
     shown = [f"{name} ({share:.0%})" for name, share in shares.items()]
     sentence = f" {len(shares):,} classes of {target}: {listed(shown, most=4)}."
     if rare:
-        few = [f"{name} ({counted(int(by_class[name]), 'row')})" for name in rare]
+        few = [f"{name} ({counted(by_class[name], 'row')})" for name in rare]
         sentence += f" Rare: {listed(few)}."
     frame = pd.DataFrame({"rows": by_class, "share": [f"{share:.1%}" for share in shares]})
     frame.index.name = target
@@ -116,7 +116,7 @@ def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str
 def _spread(y: Any, target: str) -> tuple[str, dict[str, Any]]:
     """The middle, the spread and the tail of a target."""
     low, first, middle, third, high = np.quantile(y, [0.05, 0.25, 0.5, 0.75, 0.95])
-    skewness = float(skew(y / float(np.abs(y).max())))  # powers of large numbers would overflow
+    skewness = float(skew(y / np.abs(y).max()))  # powers of large numbers would overflow
     sentence = f" {target}: median {number(middle)}, 90% of rows from {number(low)} to {number(high)}"
     if abs(skewness) > _SKEWED:
         sentence += f", with a long tail of {'high' if skewness > 0 else 'low'} values (skewness {skewness:.1f})"

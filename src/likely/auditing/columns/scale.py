@@ -95,7 +95,7 @@ class ColumnLimits(NamedTuple):
         if not len(seen):
             return cls(0.0, 0.0, 0.0, 0.0)
         rules = list[float]()
-        for exceptions in (int(_broken(seen).sum()), int((seen < 0).sum())):
+        for exceptions in (_broken(seen).sum(), (seen < 0).sum()):
             surprise = min(-float(np.log((exceptions + 0.5) / (len(seen) + 1))), _MOST)
             rules.append(surprise if exceptions <= (1 - _RULE) * len(seen) else 0.0)
         return cls(float(seen.min()), float(seen.max()), *rules)

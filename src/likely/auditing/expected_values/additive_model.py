@@ -177,11 +177,11 @@ def _tail(deviations: Array, word: bool) -> tuple[float, float, float, float]:
     near, next_one = middle - start, far - middle
     known = len(deviations) / (len(deviations) + _PRIOR)
     # Each half of the tail is wider than the one before if it is heavier than an exponential.
-    shape = known * min(float(np.log2(next_one / near)), _HEAVIEST) if next_one > near > 0 else 0.0
+    shape = known * min(np.log2(next_one / near), _HEAVIEST) if next_one > near > 0 else 0.0
     shape = max(shape, _LIGHTEST)
     start = max(start, 0.5)
     # Where all deviate alike, as those with a rare flag do, none of them is rare for that.
-    usual = min(max(float(np.quantile(deviations, _BODY)), 0.0), start - 1e-9)
+    usual = min(max(np.quantile(deviations, _BODY), 0.0), start - 1e-9)
     return usual, start, max(near * shape / (2**shape - 1), _THINNEST), shape
 
 
@@ -228,7 +228,7 @@ class Pattern:
         modes = np.array([np.nan if word else _mode(column) for column, word in zip(z.T, words, strict=True)])
         expected, far = model.deviations(z, fold[rows])
         rates = {
-            k: _rate(expected[:, k], z[:, j], k - int(model.first[j]))
+            k: _rate(expected[:, k], z[:, j], k - model.first[j])
             for k, j in enumerate(model.of_column.tolist())
             if words[j]
         }
@@ -292,7 +292,7 @@ def _mode(column: Array) -> float:
     """The value that more than half of the rows have; NaN if there is none."""
     seen = column[~np.isnan(column)]
     middle = float(np.quantile(seen, 0.5, method="lower"))
-    return middle if float((seen == middle).mean()) > _MODE else np.nan
+    return middle if (seen == middle).mean() > _MODE else np.nan
 
 
 def _predicted(basis: Array, coefficients: Array, fold: Places) -> Array:
@@ -305,10 +305,11 @@ def _predicted(basis: Array, coefficients: Array, fold: Places) -> Array:
 
 def _scale(residual: Array) -> float:
     """A robust standard deviation; where most residuals are zero, it follows from their mean size."""
+    if not len(residual):
+        return 1.0
     size = np.abs(residual)
-    usual = 1.4826 * float(np.median(size)) if len(size) else 0.0
-    mean = float(np.minimum(size, np.quantile(size, 0.99)).mean()) if len(size) else 0.0
-    return max(usual, 0.5 * mean) or float(size.mean() if len(size) else 0.0) or 1.0
+    mean = float(np.minimum(size, np.quantile(size, 0.99)).mean())
+    return max(1.4826 * float(np.median(size)), 0.5 * mean) or float(size.mean()) or 1.0
 
 
 def _indicators(codes: Array) -> Array:
@@ -325,7 +326,7 @@ def _regress(basis: Array, wanted: Array, of: Places, owner: Places, fold: Place
     coefficients = np.zeros((folds + 1, basis.shape[1], wanted.shape[1]))
     for k in range(folds + 1):
         left, right = (gram - grams[k][0], cross - grams[k][1]) if k < folds else (gram, cross)
-        rows = len(fold) - int((fold == k).sum())
+        rows = len(fold) - (fold == k).sum()
         inverse = np.linalg.inv(left + (ridge * rows + _ROWS) * np.eye(len(left)))
         for j in np.unique(of):
             functions, targets = np.flatnonzero(owner == j), np.flatnonzero(of == j)

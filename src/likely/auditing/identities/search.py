@@ -107,7 +107,7 @@ def _through_most(X: Array, y: Array) -> Mask | None:
         off = np.abs(u - X @ np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u))
         if step > 2 and np.median(off) > _NEAR:
             return None
-    close = off <= max(4 * float(np.median(off)), 1e-6)
+    close = off <= max(4 * np.median(off), 1e-6)
     return close if close.mean() >= _MOSTLY else None
 
 
@@ -120,7 +120,7 @@ def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
     order = [varied[k] for k in np.argsort(np.abs(_fit(A, y, varied)[0][:-1]) * ranges[varied], kind="stable")]
     chosen = _without_needless(A, y, order)
     coefficients = zip(chosen, _fit(A, y, chosen)[0].tolist(), strict=False)
-    least = _NOTHING * float(np.ptp(y))
+    least = _NOTHING * np.ptp(y)
     return {str(others.columns[j]): c / size[j] for j, c in coefficients if abs(c) * ranges[j] > least}
 
 
@@ -131,7 +131,7 @@ def _without_needless(A: Array, y: Array, columns: list[int]) -> list[int]:
         rest = [other for other in kept if other != j]
         fewer = _fit(A, y, rest)[1] if rest else np.inf
         by_chance = error * np.sqrt(1 + _BY_CHANCE / max(len(y) - len(kept), 1))
-        if fewer <= max(by_chance, 1e-10 * float(np.abs(y).max())):
+        if fewer <= max(by_chance, 1e-10 * np.abs(y).max()):
             kept, error = rest, fewer
     return kept
 
@@ -181,7 +181,7 @@ def _settled(identity: Identity, table: pd.DataFrame) -> Identity | None:
     if known.sum() < _FEWEST or kept.mean() < _HOLDS or _cancels(identity, table):
         return None
     spread = float(np.median(np.abs(given - np.median(given)))) or float(np.std(given))
-    if spread < _CLEAR * float(np.median(tolerance)):
+    if spread < _CLEAR * np.median(tolerance):
         return None
     identity = identity._replace(spread=spread)
     # All parts on one side of a constant read better as such: a + b + c = 100.
@@ -195,7 +195,7 @@ def _cancels(identity: Identity, table: pd.DataFrame) -> bool:
     """Whether two columns that vary are the same in nearly all rows, which leaves nothing for the others to add."""
     if identity.product:
         return False
-    terms = {**identity.parts, **({identity.total: -1.0} if identity.total else {})}
+    terms = {**identity.parts, identity.total: -1.0}
     values = {name: c * table[name].to_numpy(np.float64) for name, c in terms.items()}
     varied = [name for name, column in values.items() if _mode_share(column) < _CANCEL]
     pairs = ((first, second) for i, first in enumerate(varied) for second in varied[:i])
@@ -224,5 +224,5 @@ def _unit(values: Array) -> float:
     for decimals in range(_DECIMALS + 1):
         scaled = seen * 10.0**decimals
         if np.mean(np.abs(scaled - np.round(scaled)) < np.maximum(1e-6, PRECISION * np.abs(scaled))) > 0.99:
-            return float(10.0**-decimals)
+            return 10.0**-decimals
     return 0.0

@@ -317,7 +317,7 @@ class RowWords:
                 top, count = Counter([*codes[rows[left]].tolist(), None]).most_common(1)[0]
                 if count >= max(_SHARED, len(left) / 2) and (codes[table.sample] == top).mean() < _SELDOM:
                     members = [at for at in left if codes[rows[at]] == top]
-                    shown = table.shown(int(rows[members[0]]), table.names[k])
+                    shown = table.shown(rows[members[0]], table.names[k])
                     what = f"= {shown}" if k in words else f"{'<=>'[int(top) + 1]} 0"
                     where = "" if k == j else f" where {table.names[k]}"
                     for at in members:
@@ -359,7 +359,7 @@ class RowWords:
         blamed = [j for j in order if nats[j] > RARE or j == change.column]
         # One wrong value makes others look wrong: its share is the part that changing it removes.
         mended = float(np.clip(1 - change.left / max(float(surprise(nats)), 1e-300), 0, 1))
-        shares = (1 - mended) * np.square(nats[blamed]) / max(float(np.square(nats[blamed]).sum()), 1e-300)
+        shares = (1 - mended) * np.square(nats[blamed]) / max(np.square(nats[blamed]).sum(), 1e-300)
         shares[0] += mended
         cells = self.table.compare([row], [self.table.names[j] for j in blamed])[0]
         reasons = [

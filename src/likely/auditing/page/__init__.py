@@ -115,7 +115,7 @@ def _entry(audit: Audit, entry: Entry, most: int, values: Mapping[int, Any]) -> 
         "group": entry.group if together else "",
         "short": short,
         "long": long,
-        "who": f"{len(entry.rows):,} rows" if together else _cut(audit.names.called(int(entry.rows[0])), _NAME),
+        "who": f"{len(entry.rows):,} rows" if together else _cut(audit.names.called(entry.rows[0]), _NAME),
         "count": len(entry.rows),
         "rows": rows,
     }

@@ -208,7 +208,7 @@ class Audit:
     def __repr__(self) -> str:
         lines = [f"Audit of {self.name}: {self.lede()}"]
         for entry in self.entries[:6]:
-            row = "" if len(entry.rows) > 1 else f"{self.names.called(int(entry.rows[0]))}: "
+            row = "" if len(entry.rows) > 1 else f"{self.names.called(entry.rows[0])}: "
             lines.append(f"  {verdict(entry.wrong):>5}  {row}{entry.headline}")
         more = len(self.entries) - 6
         return "\n".join([*lines, *([f"  and {more:,} more"] if more > 0 else [])])

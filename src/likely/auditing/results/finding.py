@@ -207,7 +207,7 @@ class Entry:
 def entries(findings: Iterable[Finding]) -> tuple[Entry, ...]:
     """All findings about rows as one list, what does most harm first."""
     unsorted = [entry for finding in findings for entry in _of_one(finding)]
-    return tuple(sorted(unsorted, key=lambda entry: (-entry.harm, int(entry.rows[0]))))
+    return tuple(sorted(unsorted, key=lambda entry: (-entry.harm, entry.rows[0])))
 
 
 def _of_one(finding: Finding) -> list[Entry]:
@@ -236,10 +236,9 @@ def _entry(members: list[Suspect]) -> Entry:
     """One suspicious row, or several with the same problem."""
     members = sorted(members, key=lambda suspect: -suspect.harm)
     first, count = members[0], len(members)
-    together = count > 1
     return Entry(
         first.kind,
-        f"{count:,} rows: {first.group}" if together else first.headline,
+        f"{count:,} rows: {first.group}" if count > 1 else first.headline,
         np.array([suspect.row for suspect in members]),
         tuple(members),
         first.group,

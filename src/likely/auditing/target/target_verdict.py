@@ -181,7 +181,7 @@ def judge_targets(
 def _joint(line: Pipeline, mean: Array, scale: Array | None) -> Array:
     """A scale per row: a line's, or its geometric mean with the scale that models give."""
     linear = line.predict(mean[:, None])
-    return linear if scale is None else np.sqrt(linear * np.maximum(scale, 1e-9 * float(np.median(scale))))
+    return linear if scale is None else np.sqrt(linear * np.maximum(scale, 1e-9 * np.median(scale)))
 
 
 def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
