@@ -34,7 +34,7 @@ class Identity(NamedTuple):
     @property
     def members(self) -> list[str]:
         """All columns of the identity."""
-        return [*([self.total] if self.total else []), *self.parts]
+        return [name for name in (self.total, *self.parts) if name]
 
     @property
     def sides(self) -> tuple[str, str]:

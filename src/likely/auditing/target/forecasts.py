@@ -63,12 +63,11 @@ def classify(
     be right by the earlier ones: a wrong label misleads the models that are to find the others.
     """
     classes, deals = int(y.max()) + 1, DEALS if len(y) <= FEW else 1
-    total, weight = np.zeros((len(y), classes)), np.ones(len(y))
-    fitted: list[Any] = []
+    weight = np.ones(len(y))
     for number in range(deals):
-        # What models of the first deal say is bent by labels that were then found to be wrong.
-        total = total if number > 1 else np.zeros((len(y), classes))
-        fitted = []
+        if number < 2:  # what models of the first deal say is bent by labels that were then found to be wrong
+            total = np.zeros((len(y), classes))
+        fitted: list[Any] = []
         for done, (fit, rows) in enumerate(fold_out(len(y), seed + number, groups=groups), start=1):
             models = _fit_classifiers(X[fit], y[fit], weight[fit])
             total[rows] += _mean_probabilities(models, X[rows], classes)

@@ -66,8 +66,12 @@ class LabelVerdict:
     @property
     def scores(self) -> dict[str, Any]:
         """What is written of every row."""
-        of_all = {"label_wrong": self.wrong, "label_nll": self.nll, "temperature": self.temperature}
-        return of_all | {"suggested": self.suggested}
+        return {
+            "label_wrong": self.wrong,
+            "label_nll": self.nll,
+            "temperature": self.temperature,
+            "suggested": self.suggested,
+        }
 
     def expected(self, rows: Places) -> Array:
         """The probabilities of the labels as they are given, the wrong ones included."""

@@ -127,8 +127,7 @@ class NumberCheck(TargetCheck):
         tell = partial(sample.progress, "predicting out of fold")
         self.forecast = regress(self.frame, squash(y), self.seed, tell, self.groups)
         sample.progress("judging targets", 0.0)
-        mean, scale = self.forecast.mean, self.forecast.scale
-        verdict = judge_targets(mean, squash(y), scale, self.seed, squash=squash)
+        verdict = judge_targets(self.forecast.mean, squash(y), self.forecast.scale, self.seed, squash=squash)
         self.verdict = self._reconsidered(verdict, self.typed, self.frame, y).settled()
 
     def _readable(self, typed: pd.DataFrame) -> pd.DataFrame:
