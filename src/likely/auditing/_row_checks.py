@@ -21,7 +21,7 @@ from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, fir
 from likely.auditing.columns.kinds import as_kind
 from likely.auditing.identities.identity import tell_broken
 from likely.auditing.odd_rows.odd_rows import NAMED, Certainty, OddRows
-from likely.auditing.results.finding import Finding
+from likely.auditing.results.finding import Finding, OfAll
 from likely.auditing.sample import Sample, Told
 
 MAX_COPIED = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory
@@ -91,14 +91,14 @@ class Judged(NamedTuple):
 class RowCheck(ABC):
     """One kind of problem that a row may have: fitted to a sample, it scores all rows and tells of the worst.
 
-    ``scores`` are those of all rows, of which ``count`` have the problem, once they are scored; both are None for a
-    table in memory, which is its own sample.
+    ``scores`` are those of all rows, and ``of_all`` says how many have the problem, once they are scored; both are None
+    for a table in memory, which is its own sample.
     """
 
     def __init__(self, sample: Sample, fitted: Any = None) -> None:
         self.sample, self.fitted = sample, fitted
         self.scores: ScoreFile | None = None
-        self.count: int | None = None
+        self.of_all: OfAll = None
 
     @classmethod
     @abstractmethod
@@ -143,7 +143,7 @@ class OddRowCheck(RowCheck):
         return Judged(sure >= NAMED, sure - 1e-6 / (1 + scale), {"row_scale": scale, "row_odd": sure})
 
     def tell(self, told: Told) -> Iterator[Finding]:
-        yield self.fitted.tell(told.columns.typed, told.places, self.certainty, self.sample.rows, self.count)
+        yield self.fitted.tell(told.columns.typed, told.places, self.certainty, self.of_all)
 
 
 class WrongTargetCheck(RowCheck):
@@ -171,7 +171,7 @@ class WrongTargetCheck(RowCheck):
     def tell(self, told: Told) -> Iterator[Finding | None]:
         from likely.auditing.checks.groups import groups_of
 
-        finding = self.fitted.tell(told, None if self.count is None else (self.count, self.sample.rows))
+        finding = self.fitted.tell(told, self.of_all)
         yield finding
         yield self.fitted.leaks()
         yield groups_of(self.sample, finding)
@@ -199,8 +199,7 @@ class BrokenSumCheck(RowCheck):
         table, identities = told.columns.typed, self.sample.identities
         broken = np.column_stack([identity.broken(table) for identity in identities])
         counts = broken.sum(0) if self.scores is None else np.array([self.scores[name].sum() for name in self._names])
-        count = int(broken.any(1).sum()) if self.count is None else self.count
-        yield tell_broken(table, identities, broken, counts, count, self.sample.rows)
+        yield tell_broken(table, identities, broken, counts, self.of_all)
 
 
 class CopyCheck(RowCheck):
@@ -238,7 +237,7 @@ class CopyCheck(RowCheck):
         else:
             of = pd.Index(told.rows).get_indexer(self.of[told.rows])  # the leaders among the rows that are told of
             among = Twins.of_rows(of, of >= 0, told.columns.typed[sample.target] if sample.target else None)
-            yield repeated_rows(told.columns, among, sample.target, int((self.of >= 0).sum()), sample.rows)
+            yield repeated_rows(told.columns, among, sample.target, (int((self.of >= 0).sum()), sample.rows))
 
 
 ROW_CHECKS: tuple[type[RowCheck], ...] = (OddRowCheck, WrongTargetCheck, BrokenSumCheck, CopyCheck)

@@ -177,7 +177,7 @@ def audit_table(
         check.scores = file
     named = _named(file, checks)
     for check, of_check in zip(checks, named, strict=True):
-        check.count = len(of_check)
+        check.of_all = len(of_check), rows
     told = _with_worst(told, source, named, checks)
     findings = tuple(_in_table(finding, told) for finding in _findings(told, checks))
     flagged = np.unique(np.concatenate([np.zeros(0, np.int64), *named]))

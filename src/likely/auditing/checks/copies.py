@@ -16,7 +16,7 @@ from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Floats, Index, Mask
 from likely.auditing.columns.kinds import ColumnReader, Columns
 from likely.auditing.results.accepted import RowNames
-from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
+from likely.auditing.results.finding import Explained, Finding, OfAll, Reason, number, worst_first
 
 UNREAD = ("identifier", "name", "empty")  # kinds of columns in which copies may differ
 ORDINARY = 0.3  # of the rows: if so many are copies, copies are ordinary
@@ -167,13 +167,11 @@ def by_chance(tree: cKDTree, pairs: Index) -> Array:
     return len(points) * around * (np.maximum(gap, _ROUNDING) / far) ** dimensions
 
 
-def repeated_rows(
-    columns: Columns, twins: Twins, target: str | None, repeats: int | None = None, rows: int = 0
-) -> Finding | None:
-    """Report the rows that repeat an earlier one; of a longer table, ``repeats`` of its ``rows`` do."""
+def repeated_rows(columns: Columns, twins: Twins, target: str | None, of_all: OfAll = None) -> Finding | None:
+    """Report the rows that repeat an earlier one."""
     suspicious = twins.of >= 0
     listed_rows = int(suspicious.sum())
-    count, rows = (listed_rows, len(suspicious)) if repeats is None else (repeats, rows)
+    count, rows = of_all or (listed_rows, len(suspicious))
     if not count:
         return None
     if count > rows * ORDINARY:
@@ -202,7 +200,7 @@ def repeated_rows(
             yield Explained(headline, reasons, far, wrong=False, group=group)
 
     parts = [f"{counted(count, 'row repeats', 'rows repeat')} an earlier one{but}"]
-    parts += [f"{listed_rows:,} are listed"] if repeats is not None else []
+    parts += [f"{listed_rows:,} are listed"] if of_all else []
     parts += [f"{near:,} of them almost"] if near else []
     parts += [f"{disagree:,} with a different {target}"] if disagree else []
     certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious

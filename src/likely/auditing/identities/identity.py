@@ -10,7 +10,7 @@ from likely._page import Table
 from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Mask, Places
 from likely.auditing.columns.scale import FACTORS
-from likely.auditing.results.finding import Explained, Finding, Reason, worst_first
+from likely.auditing.results.finding import Explained, Finding, OfAll, Reason, worst_first
 
 PRECISION = 1e-6  # of the size of terms: what single precision leaves of an exact sum
 _ROUNDINGS = 3.0  # tolerances by which a row must be off where columns were rounded: some were rounded twice
@@ -133,10 +133,10 @@ def tell_broken(
     identities: Sequence[Identity],
     broken: Mask,
     counts: Places,
-    wrong: int,
-    rows: int,
+    of_all: OfAll,
 ) -> Finding:
     """Tell of rows that break identities."""
+    wrong, rows = of_all or (int(broken.any(1).sum()), len(table))
     seldom = counts <= np.maximum(1, _SELDOM * rows)
     suspicious = np.asarray(broken.any(1))
     certainty = np.max(np.where(broken, np.where(seldom, _SURE, _DOUBTFUL), 0.0), axis=1)

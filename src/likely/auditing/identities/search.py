@@ -97,7 +97,7 @@ def _search(table: pd.DataFrame, usable: pd.DataFrame, kind: Identity) -> Iterat
 def _through_most(X: Array, y: Array) -> Mask | None:
     """The rows through which a plane of least absolute deviations passes; None if these are not most."""
     X = np.column_stack([np.ones(len(X)), (X - X.mean(0)) / np.maximum(X.std(0), 1e-300)])
-    scale = float(np.median(np.abs(y - np.median(y)))) or float(np.std(y)) or 1.0
+    scale = _spread(y) or 1.0
     u = (y - np.median(y)) / scale
     off = np.ones(len(u))
     for step in range(_STEPS):
@@ -180,7 +180,7 @@ def _settled(identity: Identity, table: pd.DataFrame) -> Identity | None:
     kept = np.abs(identity.off(table)[known]) <= tolerance
     if known.sum() < _FEWEST or kept.mean() < _HOLDS or _cancels(identity, table):
         return None
-    spread = float(np.median(np.abs(given - np.median(given)))) or float(np.std(given))
+    spread = _spread(given)
     if spread < _CLEAR * np.median(tolerance):
         return None
     identity = identity._replace(spread=spread)
@@ -216,6 +216,11 @@ def _total(terms: dict[str, float]) -> str:
             return alone[0]
     units = [name for name, c in terms.items() if abs(abs(c) - 1) < 1e-3]
     return (units or list(terms))[0]
+
+
+def _spread(values: Array) -> float:
+    """The median deviation from the median, or the standard deviation where most values are the same."""
+    return float(np.median(np.abs(values - np.median(values)))) or float(np.std(values))
 
 
 def _unit(values: Array) -> float:

@@ -18,7 +18,7 @@ from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.functions import ExactRelations, counts_on
 from likely.auditing.identities.identity import Identity, held
 from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
-from likely.auditing.results.finding import Explained, Finding, Reason, worst_first
+from likely.auditing.results.finding import Explained, Finding, OfAll, Reason, worst_first
 from likely.outliers import ScatterDetector
 from likely.outliers.threshold import false_alarms
 
@@ -58,7 +58,7 @@ def odd_rows(
     if fitted is None:
         return None
     typed = columns.typed
-    return fitted.tell(typed, np.arange(len(typed)), fitted.certainty(), len(typed))
+    return fitted.tell(typed, np.arange(len(typed)), fitted.certainty())
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,8 @@ class OddRows:
         scores = self.scores if of_all is None else of_all
         return Certainty.of(scores["nats"] if "nats" in self.scores else None, scores["row_scale"])
 
-    def tell(
-        self, typed: pd.DataFrame, places: Index, certainty: Certainty, rows: int, count: int | None = None
-    ) -> Finding:
-        """The finding about all ``rows`` of a table, or about the worst of the ``count`` that are odd among so many."""
+    def tell(self, typed: pd.DataFrame, places: Index, certainty: Certainty, of_all: OfAll = None) -> Finding:
+        """The finding about all rows of a table, or about the worst of those that are odd."""
         scores = self.score(typed, places)
         sure = certainty(scores)
         scale, suspicious = scores["row_scale"], sure >= NAMED
@@ -137,8 +135,9 @@ class OddRows:
             explain = self.values.explainer(typed, places, sure)
         # Certainties that round to one are told apart by their scales, and still are at most one.
         ranked = worst_first("rows", np.minimum(sure, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
-        beyond = 0 if count is None else count - int(suspicious.sum())
-        count = len(ranked["rows"]) + beyond  # without those that similar rows are like
+        named = int(suspicious.sum())
+        total, rows = of_all or (named, len(scale))
+        count = total - named + len(ranked["rows"])  # without those that similar rows are like
         wrong = sum(suspect.wrong for suspect in ranked["suspects"])
         return Finding(
             "rows",

@@ -35,6 +35,8 @@ KINDS: dict[str, Chip | None] = {
     "groups": None,
     "calibration": None,
 }
+# How many of all rows have a problem, and how many rows there are: None where those that are told of are all.
+OfAll = tuple[int, int] | None
 _FARTHEST = 50.0  # deviations: further off is not worse
 _THOUSANDS = 10_000  # from which thousands are written apart
 _ODD = 0.3  # of odd rows are taken to be wrong

@@ -18,13 +18,13 @@ from likely.auditing.columns.kinds import ColumnReader, as_kind, as_numbers, ran
 from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import confirmed
-from likely.auditing.results.finding import Finding
+from likely.auditing.results.finding import Finding, OfAll
 from likely.auditing.sample import Sample, Told
 from likely.auditing.target.forecasts import WIDE, LabelForecast, TargetForecast, classify, regress
 from likely.auditing.target.held_out import FITTED
 from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets
-from likely.auditing.target.wrong_targets import OfAll, spread_scores, wrong_labels, wrong_targets
+from likely.auditing.target.wrong_targets import spread_scores, wrong_labels, wrong_targets
 
 _CLASSES = 100  # more are no classification
 _FEWEST = 20  # rows with a target that a model can be fitted to

@@ -11,11 +11,10 @@ from scipy.special import stdtrit
 from likely._rows.reading.table import listed
 from likely._typing import Array, Mask, Places
 from likely.auditing.columns.scale import FACTORS, ColumnLimits
-from likely.auditing.results.finding import Explained, Finding, Reason, number, worst_first
+from likely.auditing.results.finding import Explained, Finding, OfAll, Reason, number, worst_first
 from likely.auditing.target.label_verdict import LabelVerdict
 from likely.auditing.target.target_verdict import MOVED, NEAR, TargetVerdict
 
-OfAll = tuple[int, int] | None  # how many are wrong, and of how many, if these are more than a verdict has
 _SHARED = 3  # rows with the same given and predicted labels from which they are one finding
 
 
