@@ -22,8 +22,7 @@ from likely._typing import Index
 from likely.auditing._row_checks import MAX_COPIED, ROW_CHECKS, CopyCheck, RowCheck, ScoreFile, Scorer, framed
 from likely.auditing.checks import SAMPLE_CHECKS
 from likely.auditing.checks.copies import find_twins
-from likely.auditing.columns.kinds import Columns, read_columns
-from likely.auditing.columns.stand_ins import StandIns, Words
+from likely.auditing.columns.kinds import Columns, StandIns, Words, read_columns
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
 from likely.auditing.odd_rows.one_cause_per_row import one_entry_per_row

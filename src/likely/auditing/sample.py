@@ -12,8 +12,7 @@ import pandas as pd
 from likely._rows.reading.table import Table
 from likely._typing import Index
 from likely.auditing.checks.copies import Twins
-from likely.auditing.columns.kinds import Columns, as_kind
-from likely.auditing.columns.stand_ins import StandIns, Words
+from likely.auditing.columns.kinds import Columns, StandIns, Words, as_kind
 from likely.auditing.identities.identity import Identity
 from likely.auditing.results.audit import Progress
 

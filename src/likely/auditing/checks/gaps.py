@@ -14,8 +14,7 @@ from likely._page import Table
 from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Mask
 from likely.auditing.checks.significance import SURE, holm
-from likely.auditing.columns.kinds import Columns, ranked
-from likely.auditing.columns.stand_ins import Words
+from likely.auditing.columns.kinds import Columns, Words, ranked
 from likely.auditing.results.finding import Finding, number, percent
 
 _FEWEST = 5  # gaps, and values, that a test needs

@@ -365,7 +365,7 @@ class RowWords:
             Reason(cell.column, cell.value, f"similar rows have {cell.usual}" if cell.usual else "", float(share))
             for cell, share in zip(cells, shares, strict=True)
         ]
-        return reasons, cells[0].unusual or change.swapped >= 0
+        return reasons, cells[0].unusual or (change.swapped >= 0 and self.search.gains[row] > _PLAIN)
 
 
 def _row_scale(scatters: list[ScatterDetector], scaled: pd.DataFrame) -> Array:
