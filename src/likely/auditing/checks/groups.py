@@ -57,13 +57,13 @@ class Split(NamedTuple):
 def groups_of(sample: Sample, finding: Finding) -> Finding | None:
     """Report groups on which out-of-fold predictions of the target fail, from what judged the target."""
     columns, target = sample.columns, str(sample.target)
-    scores = {name: values[: len(sample)] for name, values in finding.scores.items()}
     if not finding.judged:
         return None
-    if "label_nll" in scores:
-        loss, what = scores["label_nll"], f"the log-loss of {target}"
+    if sample.task == "classification":
+        loss, what = finding.scores["label_nll"][: len(sample)], f"the log-loss of {target}"
     elif columns.kinds[target] == "number":
-        loss, what = np.abs(columns.typed[target].to_numpy(np.float64) - scores["expected"]), f"the error of {target}"
+        expected = finding.scores["expected"][: len(sample)]
+        loss, what = np.abs(columns.typed[target].to_numpy(np.float64) - expected), f"the error of {target}"
     else:
         return None
     rows = np.flatnonzero(np.isfinite(loss))

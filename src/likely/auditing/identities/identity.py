@@ -136,9 +136,9 @@ def tell_broken(
     of_all: OfAll,
 ) -> Finding:
     """Tell of rows that break identities."""
-    wrong, rows = of_all or (int(broken.any(1).sum()), len(table))
-    seldom = counts <= np.maximum(1, _SELDOM * rows)
     suspicious = np.asarray(broken.any(1))
+    wrong, rows = of_all or (int(suspicious.sum()), len(table))
+    seldom = counts <= np.maximum(1, _SELDOM * rows)
     certainty = np.max(np.where(broken, np.where(seldom, _SURE, _DOUBTFUL), 0.0), axis=1)
 
     def explain(top: Places) -> Iterator[Explained]:

@@ -35,8 +35,7 @@ class Accepted:
         """Read the file that a page saves, or the summary of an earlier audit, or the content of either."""
         if source is None:
             return cls()
-        content = source if isinstance(source, Mapping) else _load(Path(source), what)
-        name = what if isinstance(source, Mapping) else str(source)
+        content, name = (source, what) if isinstance(source, Mapping) else (_load(Path(source), what), str(source))
         try:
             if not isinstance(content.get("fine"), list):
                 return cls(frozenset(_signs(mark for entry in content["entries"] for mark in entry["marks"])))

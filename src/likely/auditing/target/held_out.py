@@ -53,7 +53,7 @@ def predictable_labels(logits: Floats, y: Places, seed: int = 0) -> Predictable:
     array([ True,  True,  True])
     """
     z, labels, likelihood, _ = scaled_likelihoods(logits, y, seed)
-    classes, row = z.shape[1], np.arange(len(labels))
+    classes = z.shape[1]
     share = (np.bincount(labels, minlength=classes) + 0.5) / (len(labels) + 0.5 * classes)
     weight, best = mixed(likelihood, share[labels])
     p = (1 - weight) * share + weight * np.exp(log_softmax(SCALES[best] * z, axis=1))
@@ -61,7 +61,12 @@ def predictable_labels(logits: Floats, y: Places, seed: int = 0) -> Predictable:
     gain = np.where(labels[:, None] == np.arange(classes), np.log(p / share), other)
     # Logits that are the same for all rows may smooth the shares well, and still tell no row from another.
     same = np.maximum(np.log(p.mean(0) / share), 0)[labels]
-    return Predictable(bool(beats(gain[row, labels] - same)), beats(gain))
+    return Predictable(bool(beats(at_labels(gain, labels) - same)), beats(gain))
+
+
+def at_labels(values: Array, y: Places) -> Array:
+    """Of each row the value of its label."""
+    return values[np.arange(len(y)), y]
 
 
 def scaled_likelihoods(logits: Floats, y: Places, seed: int) -> tuple[Array, Places, Array, float]:
@@ -69,8 +74,7 @@ def scaled_likelihoods(logits: Floats, y: Places, seed: int) -> tuple[Array, Pla
     some = np.random.RandomState(seed).permutation(len(y))[: max(min(_ROWS, _NUMBERS // logits.shape[1]), 1_000)]
     z, labels = logits[some].astype(np.float64), y[some]
     unit = max(float(np.std(z - z.mean(1, keepdims=True))), 1e-12)
-    row = np.arange(len(labels))
-    likelihood = np.exp([log_softmax(z * (scale / unit), axis=1)[row, labels] for scale in SCALES])
+    likelihood = np.exp([at_labels(log_softmax(z * (scale / unit), axis=1), labels) for scale in SCALES])
     return z / unit, labels, likelihood, unit
 
 

@@ -12,6 +12,7 @@ from likely._typing import Array, Floats, Places
 from likely.auditing.target.held_out import (
     SCALES,
     Predictable,
+    at_labels,
     beats,
     fold_out,
     mixed,
@@ -176,11 +177,6 @@ def _common(z: Floats, y: Places, seed: int) -> tuple[float, float]:
 def _at_most(share: float, n: int) -> float:
     """A share and its standard error."""
     return float(share + np.sqrt(share * (1 - share) / n))
-
-
-def at_labels(values: Array, y: Places) -> Array:
-    """Of each row the value of its label."""
-    return values[np.arange(len(y)), y]
 
 
 def _given(q: Array, share: float, classes: int) -> Array:
