@@ -28,7 +28,7 @@ from likely.auditing.identities.search import find_identities
 from likely.auditing.odd_rows.one_cause_per_row import one_entry_per_row
 from likely.auditing.results.accepted import Accepted, Earlier, RowNames
 from likely.auditing.results.audit import Audit, Compare, LongAudit, Progress
-from likely.auditing.results.finding import Finding
+from likely.auditing.results.finding import Finding, each_once
 from likely.auditing.sample import Sample, Told
 
 TASKS = ("auto", "classification", "regression")
@@ -179,7 +179,7 @@ def audit_table(
         check.of_all = len(of_check), rows
     told = _with_worst(told, source, named, checks)
     findings = tuple(_in_table(finding, told) for finding in _findings(told, checks))
-    flagged = np.unique(np.concatenate([np.zeros(0, np.int64), *named]))
+    flagged = each_once(named)
     return LongAudit(
         *about,
         findings,
@@ -262,7 +262,7 @@ def _picked(block: Any, start: int, stand_ins: StandIns, rows: Index) -> pd.Data
 def _with_worst(told: Told, source: Source, named: list[Index], checks: list[RowCheck]) -> Told:
     """The sample, and below it the worst rows of all others, which are read once more, and those that they repeat."""
     sample = told.sample
-    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(of_check[:LISTED] for of_check in named)]))
+    rows = each_once(of_check[:LISTED] for of_check in named)
     for check in checks:
         if isinstance(check, CopyCheck) and not check.ordinary:
             leaders = check.of[np.union1d(rows, told.rows * sample.stride)]

@@ -49,12 +49,11 @@ def odd_rows(
     columns: Columns,
     leave_out: set[str],
     first: Mask | None = None,
-    identities: Sequence[Identity] = (),
     *,
     named: bool = True,
 ) -> Finding | None:
     """Rows of a table in memory that break the pattern of the others, or lie far from where they are."""
-    fitted = OddRows.fit(columns, leave_out, first, identities, named=named)
+    fitted = OddRows.fit(columns, leave_out, first, (), named=named)
     if fitted is None:
         return None
     typed = columns.typed

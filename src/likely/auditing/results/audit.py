@@ -15,7 +15,7 @@ from likely._rows.reading.table import counted, listed
 from likely._typing import FilePath, Index
 from likely.auditing.page import page
 from likely.auditing.results.accepted import Accepted, RowNames
-from likely.auditing.results.finding import KINDS, Entry, Finding, Suspect, entries, plain, verdict
+from likely.auditing.results.finding import KINDS, Entry, Finding, Suspect, each_once, entries, plain, verdict
 
 Progress = Callable[[str, float], None]
 PAGE, SUMMARY = "report.html", "summary.json"
@@ -112,7 +112,7 @@ class Audit:
     @property
     def suspicious(self) -> Index:
         """All suspicious rows."""
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *(finding.rows for finding in self.findings)]))
+        return each_once(finding.rows for finding in self.findings)
 
     @property
     def share(self) -> float:

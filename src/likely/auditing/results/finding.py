@@ -154,6 +154,11 @@ def without_rows(finding: Finding, rows: Collection[int]) -> Finding:
     return replace(finding, rows=finding.rows[left], certainty=finding.certainty[left], suspects=suspects)
 
 
+def each_once(rows: Iterable[Index]) -> Index:
+    """The rows of several lists, in order."""
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))
+
+
 def worst_first(
     kind: str,
     certainty: Array,
