@@ -129,11 +129,7 @@ def _product(identity: Identity) -> str:
 
 
 def tell_broken(
-    table: pd.DataFrame,
-    identities: Sequence[Identity],
-    broken: Mask,
-    counts: Places,
-    of_all: OfAll,
+    table: pd.DataFrame, identities: Sequence[Identity], broken: Mask, counts: Places, of_all: OfAll
 ) -> Finding:
     """Tell of rows that break identities."""
     suspicious = np.asarray(broken.any(1))

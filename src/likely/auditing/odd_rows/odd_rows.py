@@ -45,13 +45,7 @@ _SHARED = 3  # rows that share a cause, at least; they are half, or more, of tho
 Scores = dict[str, Array]
 
 
-def odd_rows(
-    columns: Columns,
-    leave_out: set[str],
-    first: Mask | None = None,
-    *,
-    named: bool = True,
-) -> Finding | None:
+def odd_rows(columns: Columns, leave_out: set[str], first: Mask | None = None, *, named: bool = True) -> Finding | None:
     """Rows of a table in memory that break the pattern of the others, or lie far from where they are."""
     fitted = OddRows.fit(columns, leave_out, first, (), named=named)
     if fitted is None:
