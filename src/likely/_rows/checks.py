@@ -35,9 +35,9 @@ def row_weights(sample_weight: Any, X: Any) -> Array:
 
 def block_weight(sample_weight: Any, X: Any) -> Array:
     """Check and return the weights of rows, which may all be zero."""
-    n: int = _num_samples(X)
+    n = _num_samples(X)
     array = sample_weight.detach().cpu() if hasattr(sample_weight, "detach") else sample_weight
-    weight: Array = np.asarray(array, dtype=np.float64)
+    weight = np.asarray(array, dtype=np.float64)
     if weight.ndim == 0:
         weight = np.full(n, weight)
     if weight.shape != (n,):
@@ -61,8 +61,8 @@ def check_table(estimator: Any, X: Any, *, reset: bool, accept_sparse: Any = Fal
             reset=reset,
         )
     validate_data(estimator, X, skip_check_array=True, reset=reset)
-    if len(X) < least or not len(X.columns):
-        check_array(np.zeros((len(X), len(X.columns))), ensure_min_samples=least)
+    if len(X) < least or 0 in X.shape:
+        check_array(np.zeros(X.shape), ensure_min_samples=least)
     return X
 
 

@@ -5,7 +5,6 @@ from datetime import UTC, date
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from likely._typing import Array, Values
 
@@ -74,7 +73,7 @@ def days(column: Any) -> Array | None:
     return np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64) / 86_400e6)
 
 
-def _from_dates(values: Values) -> NDArray[np.datetime64] | None:
+def _from_dates(values: Values) -> Values | None:
     """Return Python's dates and times as NumPy's, those with a zone in UTC; None where there is anything else."""
     cells = values.tolist()
     if not all(isinstance(value, date) or _missing(value) for value in cells) or all(map(_missing, cells)):

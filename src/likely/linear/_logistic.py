@@ -16,11 +16,11 @@ from likely._rows.sources import by_blocks
 from likely._solvers.canonical import Table
 from likely._solvers.design import Design, standardized
 from likely._solvers.evidence import fit_linear
-from likely._solvers.softmax import fit_softmax
 from likely._solvers.sparse import PATIENCE, STEP, solve_lasso
 from likely._typing import Array, Index
 from likely.functional import bernoulli_nll
 from likely.linear._base import LinearClassifier, classes_of
+from likely.linear._softmax import fit_softmax
 
 PRIORS = ("normal", "laplace")
 
