@@ -17,7 +17,7 @@ from likely.auditing.expected_values.additive_model import RARE, Pattern, surpri
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.functions import ExactRelations, counts_on
 from likely.auditing.identities.identity import Identity, held
-from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
+from likely.auditing.odd_rows.slips import PLAIN, SLIPPED, Change, SlipSearch
 from likely.auditing.results.finding import Explained, Finding, OfAll, Reason, worst_first
 from likely.outliers import ScatterDetector
 from likely.outliers.threshold import false_alarms
@@ -33,8 +33,6 @@ _UNITS = 10_000  # rows that tell the units of numbers
 # values called wrong are.
 _SURE, _SURE_SLIP = 0.98, 0.95  # the certainty of being odd from which a value may be called wrong
 _TOLD = 0.7  # of the deviations of a column are told by the others: where less are, its rare values are no errors
-# Of odd rows that are right, eleven of twelve gain less by a swap; of swapped ones, two of 31.
-_PLAIN = 15.0  # nats that a slip takes off a row of which it is called the cause in any column, or a swap
 _FAR_OUT = 0.999  # the certainty from which a row is odd although it follows the pattern,
 _SELDOM = 0.05  # if fewer of the rows are; what so few rows share may be their cause
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
@@ -289,7 +287,7 @@ class RowWords:
             order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
             reasons, apart = self._reasons(row, change, nats, order[:_REASONS])
             headline, group = self._headline(row, change)
-            slip = change.hint and self.search.gains[row] >= _PLAIN
+            slip = change.hint and self.search.gains[row] >= PLAIN
             sure = certainty[at] >= (_SURE_SLIP if slip else _SURE) and (slip or told[change.column] >= _TOLD)
             wrong = bool(sure and change.left <= limit and apart)
             explained.append(Explained(headline, reasons, float(np.sqrt(2 * nats.max())), wrong, group))
@@ -336,12 +334,12 @@ class RowWords:
         hint, other = change.hint, table.names[change.swapped]
         if change.swapped >= 0:
             pair, hint = f"{name} and {other} look swapped", f"swapped with {other} it"
-            if self.search.gains[row] > _PLAIN:
+            if self.search.gains[row] > PLAIN:
                 return pair, pair
         agrees = table.agrees(row, j, usual)
         value = f"{name} = {table.shown(row, name)}"
         beside = f", where similar rows have {usual}" if usual and not agrees else ""
-        if beside and hint:
+        if hint and (change.swapped < 0 or not agrees):
             return f"{value}{beside}; {hint} would fit", f"{hint} would fit {name}" if change.swapped < 0 else ""
         copied = f", the value of {table.names[change.copied]}" if change.copied >= 0 else ""
         return "" if agrees else f"{value}{copied}{beside}", ""
@@ -358,7 +356,7 @@ class RowWords:
             Reason(cell.column, cell.value, f"similar rows have {cell.usual}" if cell.usual else "", float(share))
             for cell, share in zip(cells, shares, strict=True)
         ]
-        return reasons, cells[0].unusual or (change.swapped >= 0 and self.search.gains[row] > _PLAIN)
+        return reasons, cells[0].unusual or (change.swapped >= 0 and self.search.gains[row] > PLAIN)
 
 
 def _row_scale(scatters: list[ScatterDetector], scaled: pd.DataFrame) -> Array:
