@@ -191,8 +191,8 @@ LETTERS: dict[str, Letter] = {
         ours=("half of the rows train, a quarter calibrates, a quarter judges; 10 splits", "10 units in one layer"),
         departs=("the regressor has one hidden layer, if “2 hidden layers” means the regressor",),
         saved=(
-            "LS followed by isotonic regression has the lowest mean CAL, .0114, where isotonic regression alone has "
-            ".0129 and LS without a penalty .0374: a predicted scale helps beside the isotonic map, not in its place."
+            "LS followed by isotonic regression has a mean CAL of .0131, where isotonic regression alone has .0137 and "
+            "LS without a penalty .0379: a predicted scale helps beside the isotonic map, if at all, not in its place."
         ),
     ),
     "corruption-aupr": Letter(
