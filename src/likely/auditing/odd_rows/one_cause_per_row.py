@@ -17,6 +17,7 @@ def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
     target is not the expected one. A row that is only far out is listed for its target. What the other finding says
     becomes the last reason.
 
+    >>> import numpy as np
     >>> size = Suspect(7, "rows", 0.99, "x = 0, where similar rows have 4–5", (Reason("x", "0"),))
     >>> price = Suspect(7, "targets", 0.9, "price = 900, expected 20 ± 3", (Reason("price", "900"),))
     >>> def holding(name, suspect):
