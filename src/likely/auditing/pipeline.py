@@ -55,7 +55,7 @@ def audit(
     features: Any = None,
     classes: Sequence[str] | None = None,
     id_column: str | None = None,
-    missing: Sequence[str] | None = None,
+    missing: Sequence[str | float] | None = None,
     accepted: Earlier | None = None,
     previous: Earlier | None = None,
     random_state: int = 0,
@@ -137,14 +137,14 @@ def audit_table(
     seed: int,
     progress: Progress,
     id: str | None = None,
-    missing: Sequence[str] | None = None,
+    missing: Sequence[str | float] | None = None,
 ) -> Audit:
     """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets and leaks."""
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
     source, stride, gaps = _beyond_memory(data), 1, None
-    stand_ins = StandIns(missing, frozenset(readable(str(name)) for name in (target, id) if name is not None))
+    stand_ins = StandIns.of(missing, [readable(str(name)) for name in (target, id) if name is not None])
     if source is None:
         table = read_table(data)
         frame, found = stand_ins.blanked(table.frame)

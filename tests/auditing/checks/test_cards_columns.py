@@ -132,6 +132,18 @@ def test_the_user_says_what_means_missing() -> None:
     assert nothing["gaps"].numbers["stand_ins"] == {}
 
 
+@pytest.mark.parametrize("missing", [[-999, "Unknown"], [" -999", "Unknown "], [-999.0, "Unknown"]])
+def test_what_means_missing_is_given_as_words_or_numbers(missing: list[str | float]) -> None:
+    found = {f.name: f for f in likely.audit(with_stand_ins(), missing=missing).findings}
+    assert found["gaps"].numbers["missing"] == {"age": 0.02, "income": 0.0333, "city": 0.0133}
+
+
+def test_a_single_word_means_missing_and_not_each_of_its_letters() -> None:
+    table = customers().assign(city=["N", "NA", "A"] * 200)
+    gaps = next(f for f in likely.audit(table, missing="NA").findings if f.name == "gaps")
+    assert gaps.numbers["stand_ins"] == {"city": ["NA"]}
+
+
 def test_numbers_of_houses_and_families_are_names() -> None:
     table = customers()
     table["family"] = [f"{number}A" if number == 136 else f"{number:03d}" for number in np.arange(600) // 3]

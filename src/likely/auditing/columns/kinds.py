@@ -31,20 +31,26 @@ class StandIns:
     """
 
     words: Sequence[str] | None
-    kept: frozenset[str]  # columns that are left as they are
+    kept: Sequence[str]  # columns that are left as they are
+
+    @classmethod
+    def of(cls, given: Sequence[str | float] | None, kept: Sequence[str]) -> Self:
+        """From what a user gives, which may be a single word."""
+        several = [given] if isinstance(given, str) else given
+        return cls(None if several is None else [str(word).strip() for word in several], kept)
 
     def blanked(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Words]:
         """The table with gaps where something stands for them, and the words and numbers of each column that did.
 
         >>> jobs = ["cook", "Unknown", "NA"]
         >>> table = pd.DataFrame({"age": ["31", "-", "47"], "job": jobs, "rhesus": ["+", "-", "+"]})
-        >>> StandIns(None, frozenset()).blanked(table)[1]
+        >>> StandIns(None, []).blanked(table)[1]
         {'age': ['-'], 'job': ['NA', 'Unknown']}
-        >>> StandIns(["31"], frozenset()).blanked(table.assign(age=[31, 40, 47]))[0]["age"].tolist()
+        >>> StandIns(["31"], []).blanked(table.assign(age=[31, 40, 47]))[0]["age"].tolist()
         [nan, 40.0, 47.0]
         """
         found = {}
-        for name in frame.columns.drop(list(self.kept), errors="ignore"):
+        for name in frame.columns.drop(self.kept, errors="ignore"):
             column = frame[name]
             if pd.api.types.is_numeric_dtype(column.dtype):
                 words = [word for word in self.words or () if column.isin(_as_numbers(word)).any()]

@@ -17,7 +17,7 @@ from likely.auditing.expected_values.additive_model import RARE, Pattern, surpri
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.functions import ExactRelations, counts_on
 from likely.auditing.identities.identity import Identity, held
-from likely.auditing.odd_rows.slips import PLAIN, SLIPPED, Change, SlipSearch
+from likely.auditing.odd_rows.slips import SLIPPED, Change, SlipSearch
 from likely.auditing.results.finding import Explained, Finding, OfAll, Reason, worst_first
 from likely.outliers import ScatterDetector
 from likely.outliers.threshold import false_alarms
@@ -287,8 +287,8 @@ class RowWords:
             order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
             reasons, apart = self._reasons(row, change, nats, order[:_REASONS])
             headline, group = self._headline(row, change)
-            slip = change.hint and self.search.gains[row] >= PLAIN
-            sure = certainty[at] >= (_SURE_SLIP if slip else _SURE) and (slip or told[change.column] >= _TOLD)
+            least = _SURE_SLIP if change.plain else _SURE
+            sure = certainty[at] >= least and (change.plain or told[change.column] >= _TOLD)
             wrong = bool(sure and change.left <= limit and apart)
             explained.append(Explained(headline, reasons, float(np.sqrt(2 * nats.max())), wrong, group))
             columns.append(change.column if headline else -1)
@@ -331,16 +331,17 @@ class RowWords:
         """
         table, j = self.table, change.column
         name, usual = table.names[j], table.usual(row, table.names[j])
-        hint, other = change.hint, table.names[change.swapped]
-        if change.swapped >= 0:
-            pair, hint = f"{name} and {other} look swapped", f"swapped with {other} it"
-            if self.search.gains[row] > PLAIN:
-                return pair, pair
+        other = table.names[change.swapped]
+        if change.swapped >= 0 and change.plain:
+            pair = f"{name} and {other} look swapped"
+            return pair, pair
         agrees = table.agrees(row, j, usual)
         value = f"{name} = {table.shown(row, name)}"
         beside = f", where similar rows have {usual}" if usual and not agrees else ""
-        if hint and (change.swapped < 0 or not agrees):
-            return f"{value}{beside}; {hint} would fit", f"{hint} would fit {name}" if change.swapped < 0 else ""
+        if change.swapped >= 0 and not agrees:
+            return f"{value}{beside}; swapped with {other} it would fit", ""
+        if change.hint and change.swapped < 0:
+            return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
         copied = f", the value of {table.names[change.copied]}" if change.copied >= 0 else ""
         return "" if agrees else f"{value}{copied}{beside}", ""
 
@@ -356,7 +357,7 @@ class RowWords:
             Reason(cell.column, cell.value, f"similar rows have {cell.usual}" if cell.usual else "", float(share))
             for cell, share in zip(cells, shares, strict=True)
         ]
-        return reasons, cells[0].unusual or (change.swapped >= 0 and self.search.gains[row] > PLAIN)
+        return reasons, cells[0].unusual or (change.swapped >= 0 and change.plain)
 
 
 def _row_scale(scatters: list[ScatterDetector], scaled: pd.DataFrame) -> Array:

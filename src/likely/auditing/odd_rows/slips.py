@@ -25,7 +25,7 @@ _LARGEST = 1e150  # numbers are clipped here, so that products stay finite
 _GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
 _GAIN = 7.0  # nats that a slip must remove from a row: without it, twice as many right values get a hint
 # Of odd rows that are right, 11 of 12 gain less by a swap and 12 of 14 by a factor; of swapped ones, two of 31.
-PLAIN = 15.0  # nats that a slip takes off a row of which it is surely the cause
+_PLAIN = 15.0  # nats that a slip takes off a row of which it is surely the cause
 _SELDOM = 0.03  # of the rows: so few hold a value, and it in two columns, by chance
 _BLAMED = 10  # values of a row, the rarest, that may be replaced
 # Judged by the benchmark of slips: without the tail of gains there are 40 false alarms instead of 32 in nine tables,
@@ -44,6 +44,7 @@ class Change(NamedTuple):
     hint: str = ""
     swapped: int = -1
     copied: int = -1  # the column whose value this one equals, by no chance
+    plain: bool = False  # whether it is a slip that takes so much off the row that it is surely the cause
 
 
 class _Block(NamedTuple):
@@ -117,11 +118,14 @@ class SlipSearch:
         changed = np.repeat(z[None], len(blamed) + 1, axis=0)
         changed[np.arange(len(blamed)), blamed] = judged.expected[blamed]
         column, other, hint = self._best[row].tolist()
-        if (self._sure[row] or self.gains[row] > _GAIN) and self._explains(row, column, other, hint):
+        plain = bool(self.gains[row] >= _PLAIN)
+        if (self._sure[row] or self.gains[row] > _GAIN) and (
+            plain or column != other or self._is_off_by(row, column, list(FACTORS)[hint])
+        ):
             changed[-1, [column, other]] = self._values[row]
             names = ["swapped", *FACTORS.values()]
             first, second = sorted([column, other], key=lambda j: -judged.nats[j])
-            changes.append(Change(first, 0.0, names[hint + 1], -1 if other == column else second))
+            changes.append(Change(first, 0.0, names[hint + 1], -1 if other == column else second, plain=plain))
         if not changes:
             return Change(0, 0.0)
         changed = changed[: len(changes)]
@@ -131,17 +135,15 @@ class SlipSearch:
         chosen = int(np.argmin(left + surprise(self.pattern.margin_nats(changed)) + prices))
         return changes[chosen]._replace(left=float(left[chosen]))
 
-    def _explains(self, row: int, column: int, other: int, hint: int) -> bool:
-        """Whether a slip says more than that a value is extreme: nearly any value fits once it is divided by ten."""
-        if column != other or self.gains[row] > PLAIN:
-            return True
+    def _is_off_by(self, row: int, column: int, factor: float) -> bool:
+        """Whether a factor says more than that a value is extreme: nearly any value fits once it is divided by ten."""
         usual = self.table.usual(row, self.table.names[column])
         if not isinstance(usual, Usual):
             return False
         value, ends = self._read(column, np.array([row])), np.abs(usual[:2])
         ends = ends if usual.low * usual.high > 0 else ends.max(keepdims=True)
         off = np.abs(np.log(np.abs(value) / np.maximum(ends, 1e-300)))
-        return bool(off.min() >= abs(np.log(abs(list(FACTORS)[hint]))) / 2)
+        return bool(off.min() >= abs(np.log(abs(factor))) / 2)
 
     def _copied(self, row: int, j: int) -> int:
         """The column of numbers with the very value that a column of numbers has in a row, -1 where none is."""
