@@ -1,12 +1,14 @@
-"""Files that are whole or not there, NumPy's that cannot be read, and where a command may write."""
+"""Files that are whole or not there, NumPy's that cannot be read, spreadsheets, and where a command may write."""
 
 import errno
 import os
 import re
 import secrets
+import shutil
 import stat
 import tempfile
 import time
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +18,8 @@ from typing import Any
 
 from likely._typing import FilePath
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_BATCH_ROWS = 1 << 20  # read at a time
 _ABANDONED = 3600  # seconds without a write after which an unfinished file is that of a process that is no more
 # Of a write that fails half-way: such errors do not carry the name of the file.
 _NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS") if hasattr(errno, name)}
@@ -207,6 +211,50 @@ def write_parquet(parts: Iterable[Any], path: Path) -> None:
             table = pa.table(part)
             writer = writer or stack.enter_context(parquet.ParquetWriter(path, table.schema))
             writer.write_table(table.cast(writer.schema))
+
+
+class TemporaryParquet:
+    """Frames, or mappings of columns, in a Parquet file that goes when nobody holds it any more."""
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        folder = tempfile.mkdtemp(prefix="likely-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder, "rows.parquet")
+        write_parquet(parts, self.path)
+
+    def __getitem__(self, name: str) -> Any:
+        from pyarrow import parquet
+
+        return parquet.read_table(self.path, columns=[name])[name].to_numpy()
+
+    def __iter__(self) -> Iterator[Any]:
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(self.path) as file:
+            yield from (batch.to_pandas() for batch in file.iter_batches(_BATCH_ROWS))
+
+    def __getstate__(self) -> Any:
+        raise TypeError("the rows of a table that was read in blocks are in a temporary file: call save(folder)")
+
+
+def spreadsheet(frame: Any) -> str:
+    """A frame as CSV in which no cell is a formula."""
+    safe = frame.rename(columns=lambda name: harmless(str(name)))
+    for place, dtype in enumerate(safe.dtypes):
+        if dtype.kind not in "biuf":
+            texts = safe.iloc[:, place].map(str, na_action="ignore").map(harmless, na_action="ignore")
+            safe.isetitem(place, texts)
+    return str(safe.to_csv(float_format="%.6g", lineterminator="\n"))
+
+
+def harmless(text: str) -> str:
+    """The text, after an apostrophe if a spreadsheet would take it for a formula, and without line ends.
+
+    >>> harmless("=1+1"), harmless("fine"), harmless(" @SUM(A1)")
+    ("'=1+1", 'fine', "' @SUM(A1)")
+    """
+    guarded = "'" + text if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
+    return guarded.replace("\r", " ").replace("\n", " ")
 
 
 def _same(first: Path, second: Path) -> bool:

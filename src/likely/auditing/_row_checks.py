@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
-from likely._files import write_parquet
+from likely._files import TemporaryParquet
 from likely._rows.contents import frame_keys
-from likely._typing import Array, Index, Mask, Values
+from likely._typing import Array, Index, Mask
 from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows
 from likely.auditing.columns.kinds import as_kind
 from likely.auditing.identities.identity import tell_broken
@@ -25,31 +21,8 @@ from likely.auditing.results.finding import Finding, OfAll
 from likely.auditing.sample import Sample, Told
 
 MAX_COPIED = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory
-_BATCH_ROWS = 1 << 20  # rows whose scores are read at a time
 # Scores of the rows of a block by name, given the block, its columns with their types, and places in the sample.
 Score = Callable[[pd.DataFrame, pd.DataFrame, Index], Mapping[str, Any]]
-
-
-class ScoreFile:
-    """The scores of all rows of a long table: in a temporary Parquet file, which goes when nobody holds it any more."""
-
-    def __init__(self, parts: Iterable[Mapping[str, Any]]) -> None:
-        folder = tempfile.mkdtemp(prefix="likely-scores-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.path = Path(folder, "scores.parquet")
-        write_parquet(parts, self.path)
-
-    def __getitem__(self, name: str) -> Values:
-        return pd.read_parquet(self.path, columns=[name])[name].to_numpy()
-
-    def __iter__(self) -> Iterator[pd.DataFrame]:
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(self.path) as file:
-            yield from (batch.to_pandas() for batch in file.iter_batches(_BATCH_ROWS))
-
-    def __getstate__(self) -> Any:
-        raise TypeError("the scores of a table that was read in blocks are in a file: call save(folder) on the audit")
 
 
 class Scorer:
@@ -97,7 +70,7 @@ class RowCheck(ABC):
 
     def __init__(self, sample: Sample, fitted: Any = None) -> None:
         self.sample, self.fitted = sample, fitted
-        self.scores: ScoreFile | None = None
+        self.scores: TemporaryParquet | None = None
         self.of_all: OfAll = None
 
     @classmethod

@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from likely._files import TemporaryParquet
 from likely._rows.reading.read_table import read_table, source_name
 from likely._rows.reading.table import Table, counted, listed, readable
 from likely._rows.sources import Source, is_one_file, source_of
 from likely._typing import Index
-from likely.auditing._row_checks import MAX_COPIED, ROW_CHECKS, CopyCheck, RowCheck, ScoreFile, Scorer, framed
+from likely.auditing._row_checks import MAX_COPIED, ROW_CHECKS, CopyCheck, RowCheck, Scorer, framed
 from likely.auditing.checks import SAMPLE_CHECKS
 from likely.auditing.checks.copies import find_twins
+from likely.auditing.checks.faulty_columns import WORDS
 from likely.auditing.columns.kinds import Columns, StandIns, Words, read_columns
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
@@ -36,12 +38,6 @@ AT_ONCE = 1 << 26  # numbers of a table that is read at once, for which an audit
 SAMPLE = 100_000  # rows of a longer table that models are fitted on, about
 SAMPLE_NUMBERS = 1 << 23  # numbers that the sample holds at most, but for
 LEAST_SAMPLE = 10_000  # rows
-_LEFT_OUT = {
-    "identifier": "a different value in every row",
-    "text": "text",
-    "constant": "the same value in every row",
-    "empty": "no value",
-}
 LISTED = 2_000  # rows outside the sample that are told of, of each kind of problem
 
 
@@ -171,7 +167,7 @@ def audit_table(
     if source is None:
         findings, notes, compare = _findings(told, checks), _notes(sample), _compare(told)
         return Audit(*about, findings, notes, table.frame, source=table.path, id=id, neighbours=compare)
-    file = ScoreFile(_each(source, Scorer(sample, checks), "scoring all rows", progress))
+    file = TemporaryParquet(_each(source, Scorer(sample, checks), "scoring all rows", progress))
     for check in checks:
         check.scores = file
     named = _named(file, checks)
@@ -242,7 +238,7 @@ def _each(source: Source, compute: Any, what: str, progress: Progress) -> Iterat
         progress(what, done / len(source))
 
 
-def _named(file: ScoreFile, checks: list[RowCheck]) -> list[Index]:
+def _named(file: TemporaryParquet, checks: list[RowCheck]) -> list[Index]:
     """The rows that each check names, the worst first."""
 
     def of_part(check: RowCheck, part: pd.DataFrame) -> pd.Series[float]:
@@ -275,7 +271,7 @@ def _with_worst(told: Told, source: Source, named: list[Index], checks: list[Row
     return Told.of(sample, pd.concat(parts, ignore_index=True).set_index(pd.Index(rows)))
 
 
-def _written(file: ScoreFile, checks: list[RowCheck], flagged: Index, id: str | None) -> Iterator[pd.DataFrame]:
+def _written(file: TemporaryParquet, checks: list[RowCheck], flagged: Index, id: str | None) -> Iterator[pd.DataFrame]:
     """The scores of all rows as they are written, part by part."""
     for part in file:
         columns = {} if id is None else {id: part["id"]}
@@ -324,6 +320,8 @@ def settle(columns: Columns, target: str, task: str) -> str:
         raise ValueError(f"the target {target!r} has the same value in every row, or none: there is nothing to predict")
     if kind in ("text", "identifier"):
         raise ValueError(f"the target {target!r} has a different value in nearly every row: name another column")
+    if kind == "date":
+        raise ValueError(f"the target {target!r} holds dates: give the days since one of them, as numbers")
     words = not pd.api.types.is_numeric_dtype(values.dtype)
     if task == "regression" and words:
         raise ValueError(
@@ -339,9 +337,9 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     """What is to be told of what was read, and what was left out."""
     columns, target = sample.columns, sample.target
     notes = list(sample.table.notes)
-    for kind, why in _LEFT_OUT.items():
-        if names := [name for name in columns.named(kind) if name != target]:
-            notes.append(f"Left out of the models: {listed(names)} ({why}).")
+    for kind in ("identifier", "text", "constant", "empty"):
+        names = columns.named(kind, but={target})
+        notes += [f"Left out of the models: {listed(names)} ({WORDS.get(kind, kind)})."] if names else []
     if shared := RowNames(sample.table.frame, sample.id).shared.sum():
         rows = counted(shared, "row has a name that others share", "rows have names that others share")
         notes.append(f"In {sample.id}, {rows}; they are shown with their row number.")

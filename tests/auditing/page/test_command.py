@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from auditing.rows.test_table import houses
 from likely import cli
-from likely.auditing.results.audit import harmless, scores_csv
+from likely._files import harmless, spreadsheet
 from pairwise import together
 
 
@@ -111,7 +111,7 @@ def test_it_never_writes_over_the_data(tmp_path: Path) -> None:
 @together("start", ["=", "+", "-", "@", "\t", "\r", "\n", " ="])
 def test_no_cell_of_the_csv_is_a_formula(start: str) -> None:
     text = f"{start}1+1"
-    written = scores_csv(pd.DataFrame({text: [-1.5, 2.0], "why": [text, "fine"]}))
+    written = spreadsheet(pd.DataFrame({text: [-1.5, 2.0], "why": [text, "fine"]}))
     read = list(csv.reader(io.StringIO(written, newline="")))
     assert not any(
         cell.lstrip().startswith(("=", "+", "@")) or cell.startswith(("\t", "\r")) for row in read for cell in row

@@ -7,8 +7,15 @@ import pandas as pd
 import pytest
 
 from likely.auditing import audit
-from likely.auditing.identities.functions import Curve, ExactRelations, Numbers, between
+from likely.auditing.identities.functions import Curve, ExactRelations, Numbers
 from likely.auditing.results.audit import LongAudit
+
+
+def between(values: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Whether each value lies between those just before and after it in the order of another column."""
+    curve = Curve.of(values, by)
+    assert curve is not None
+    return curve.holds(values, by)
 
 
 def exact_values(columns: Numbers, rows: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
 from likely.auditing.results.finding import Finding, number
 
 _SHOWN = 60
-_WORDS = {
+WORDS = {
     "constant": "the same value in every row",
     "empty": "no value",
     "identifier": "a different value in every row",
@@ -73,7 +73,7 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
         "written": written(frame, others),
     }
     lines, parts, numbers = [], [], {}
-    for kind, words in _WORDS.items():
+    for kind, words in WORDS.items():
         reasons = list(found[kind])
         lines += [(name, words, why) for name, why in reasons]
         numbers[kind] = [{"column": name, "why": why or words} for name, why in reasons]

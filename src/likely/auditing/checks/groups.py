@@ -112,9 +112,7 @@ def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Ar
 
 def _splits(columns: Columns, leave_out: set[str], rows: Places) -> Iterator[tuple[Split, Array | Mask]]:
     """What conditions can name: numbers, frequent levels of categories, and whether a value is missing."""
-    for name in columns.named("number", "category"):
-        if name in leave_out:
-            continue
+    for name in columns.named("number", "category", but=leave_out):
         values, levels = as_numbers(columns.typed[name].iloc[rows])
         missing = np.isnan(values)
         for code, level in enumerate((levels or [])[:_LEVELS]):

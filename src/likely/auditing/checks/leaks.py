@@ -41,7 +41,7 @@ def leaking_columns(
     ``y`` holds class numbers or squashed targets of ``rows``, the rows that have a target; ``sums`` are identities that
     the target is in.
     """
-    names = [name for name in columns.named(*MODELLED, "identifier") if name != target]
+    names = columns.named(*MODELLED, "identifier", but={target})
     most = min(MAX_ROWS, max(_LEAST_ROWS, MAX_VALUES // max(len(names), 1)))
     some = np.sort(np.random.RandomState(0).permutation(len(rows))[:most])
     by_column = {name: tells(as_numbers(columns.typed[name])[0][rows[some]], y[some], labels=labels) for name in names}
@@ -143,12 +143,11 @@ def _line(x: Array, y: Array, folds: Places) -> Array:
     """A straight line through the other folds; a missing value counts as the median, and far ones as less far."""
     middle, high = np.nanquantile(x, [0.5, 0.84])
     z = np.clip(np.nan_to_num((x - middle) / (float(high - middle) or 1.0)), -4, 4)
-    whole, ones = np.zeros(len(x), np.int64), np.ones(len(x))
-    n, mean_z, mean_y, square, product = (_others(part, whole, folds) for part in (ones, z, y, z * z, z * y))
-    mean_z, mean_y = mean_z / n, mean_y / n
-    spread = square / n - mean_z**2
-    slope = np.where(spread > 1e-12, (product / n - mean_z * mean_y) / np.maximum(spread, 1e-12), 0.0)
-    return mean_y + slope * (z - mean_z)
+    terms, line = np.column_stack([np.ones(len(x)), z]), np.empty(len(x))
+    for fold in range(_FOLDS):
+        others = folds != fold
+        line[~others] = terms[~others] @ np.linalg.lstsq(terms[others], y[others])[0]
+    return line
 
 
 def _bins(x: Array) -> list[Places]:

@@ -93,9 +93,9 @@ class Columns:
     typed: pd.DataFrame
     odd: tuple[OddCell, ...]
 
-    def named(self, *kinds: str) -> list[str]:
-        """The columns of these kinds."""
-        return [name for name, kind in self.kinds.items() if kind in kinds]
+    def named(self, *kinds: str, but: Collection[str | None] = ()) -> list[str]:
+        """The columns of these kinds, but for some."""
+        return [name for name, kind in self.kinds.items() if kind in kinds and name not in but]
 
 
 def read_columns(frame: pd.DataFrame, id: str | None = None) -> Columns:
@@ -133,7 +133,7 @@ class ColumnReader:
     @classmethod
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
         """Learn from a sample."""
-        names = [name for name in columns.named(*MODELLED) if name not in leave_out]
+        names = columns.named(*MODELLED, but=leave_out)
         words = [name for name in names if not pd.api.types.is_numeric_dtype(columns.typed[name].dtype)]
         levels = {name: ranked(columns.typed[name])[1] for name in words}
         return cls({name: columns.kinds[name] for name in names}, levels)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from likely._typing import Array, Mask, Places
-from likely.auditing.expected_values.similar_rows import Neighbours
+from likely.auditing.expected_values.similar_rows import Neighbours, Series
 
 # Judged by the benchmark of slips (20 tables): without modes there are twice as many false alarms.
 _FOLDS = 4
@@ -216,6 +216,7 @@ class Pattern:
     rates: dict[int, tuple[Array, Array]]  # for each level: probabilities, and its frequency where it is no likelier
     centres: Array
     margins: Tails  # of the deviations from the centres of columns
+    series: Series | None
 
     @classmethod
     def of(cls, table: Neighbours, first: Mask | None = None) -> Self:
@@ -226,7 +227,7 @@ class Pattern:
         fold[rows[np.lexsort(z.T)]] = np.arange(len(rows)) % _FOLDS  # by what rows hold, whatever their order
         model = AdditiveModel.of(z, words, fold[rows])
         modes = np.array([np.nan if word else _mode(column) for column, word in zip(z.T, words, strict=True)])
-        expected, far = model.deviations(z, fold[rows])
+        expected, far = _deviations(model, table.series, z, rows, fold[rows])
         rates = {
             k: _rate(expected[:, k], z[:, j], k - model.first[j])
             for k, j in enumerate(model.of_column.tolist())
@@ -234,7 +235,7 @@ class Pattern:
         }
         centres = np.array([_median(column[column != mode]) for column, mode in zip(z.T, modes, strict=True)])
         tails = Tails.of(far[:, model.first], z, words, modes)
-        return cls(model, fold, tails, rates, centres, Tails.of(z - centres, z, words, modes))
+        return cls(model, fold, tails, rates, centres, Tails.of(z - centres, z, words, modes), table.series)
 
     @property
     def whole(self) -> int:
@@ -247,7 +248,7 @@ class Pattern:
 
     def judge(self, z: Array, rows: Places) -> Judged:
         """Judge each value by its prediction from the other columns."""
-        expected, far = self.model.deviations(z, self.fold[rows])
+        expected, far = _deviations(self.model, self.series, z, rows, self.fold[rows])
         first = self.model.first
         judged = Judged(expected[:, first], far[:, first], self.tails.nats(far[:, first], z))
         for j in np.flatnonzero(self.model.terms.words):
@@ -260,6 +261,18 @@ class Pattern:
                 judged.nats[there, j] = -np.log(seldom[np.maximum(at, 0)])
             judged.far[:, j] = np.sqrt(2 * judged.nats[:, j])
         return judged
+
+
+def _deviations(
+    model: AdditiveModel, series: Series | None, z: Array, rows: Places, fold: Places
+) -> tuple[Array, Array]:
+    """Predictions of targets and deviations from them, by the rows beside a row where those tell a column."""
+    expected, far = model.deviations(z, fold)
+    if series is not None:
+        first, (near, off) = model.first, series.deviations(z, rows)
+        expected[:, first] = np.where(np.isnan(off), expected[:, first], near)
+        far[:, first] = np.where(np.isnan(off), far[:, first], off)
+    return expected, far
 
 
 def _targets(z: Array, words: list[bool]) -> Array:

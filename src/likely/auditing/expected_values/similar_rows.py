@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._typing import Array, Places
+from likely._typing import Array, Index, Places
 from likely.auditing.columns.kinds import MODELLED, ColumnReader, Columns, as_numbers
 from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.results.finding import number
@@ -23,6 +24,11 @@ _UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a le
 _MOST = 0.9  # a level is unusual if more similar rows than this have another
 MAX_COLUMNS = 300  # columns: what each tells about each other is a square of them
 _LEAST = 0.003  # what a column counts at least in the choice of neighbours
+_TIMES = 5  # fewest times of a series
+_DENSE = 1.5  # series times times, at most, in rows: where more pairs are missing, that none occurs twice is chance
+_ONCE = 0.95  # of the rows, at least, are the only ones of their series at their time
+_SMOOTH = 0.25  # of the usual deviation of a column, at most, is left by the rows before and after
+_DEVIATION = 1.4826  # of a normal, in median deviations
 
 
 class Usual(NamedTuple):
@@ -65,6 +71,58 @@ class Compared(NamedTuple):
     unusual: bool
 
 
+class Series(NamedTuple):
+    """Series of a table, such as one per country of a table of years: beside a row are those just before and after it.
+
+    >>> year, country = np.tile(np.arange(10.0), 3), np.repeat([0.0, 1.0, 2.0], 10)
+    >>> noise = np.random.default_rng(0).normal(size=30)
+    >>> series = Series.of(np.column_stack([country, year, 5 * country + year + 0.1 * noise]), [True, False, False])
+    >>> series.beside[:, [0, 12]].tolist(), (series.scale[12] > 0).tolist()
+    ([[30, 10], [30, 11], [1, 13], [2, 14]], [False, False, True])
+    """
+
+    points: Array  # and below them one without values, which stands for rows that are not there
+    beside: Index  # the two rows before each row and the two after it
+    scale: Array  # of what these leave of the columns that they tell; NaN of the others
+
+    @classmethod
+    def of(cls, z: Array, words: Sequence[bool]) -> Self | None:
+        """Find a column of times and one of series, of which each pair is there once."""
+        codes, rows = [np.unique(column, return_inverse=True)[1] for column in z.T], len(z)
+        sizes = [int(places.max(initial=-1)) + 1 for places in codes]
+        for own, time in permutations(range(len(codes)), 2):
+            if words[time] or sizes[time] < _TIMES or sizes[own] * sizes[time] > _DENSE * rows:
+                continue
+            pairs = codes[own] * sizes[time] + codes[time]
+            if len(np.unique(pairs)) < _ONCE * rows:
+                continue
+            order = np.argsort(pairs, kind="stable")
+            ordered = pd.Series(order).groupby(codes[own][order])
+            near = np.array([ordered.shift(step, fill_value=rows) for step in (2, 1, -1, -2)])
+            points, beside = np.pad(z, ((0, 1), (0, 0)), constant_values=np.nan), np.full((4, rows + 1), rows)
+            beside[:, order] = near
+            series = cls(points, beside, np.ones((rows + 1, 1)))
+            off = pd.DataFrame(np.abs(series.deviations(points, np.arange(rows + 1))[1]))
+            left, usual = off.median(), np.nanmedian(np.abs(z - np.nanmedian(z, 0)), 0)
+            told = (left > 0) & (left <= _SMOOTH * usual) & ~np.array(words)
+            # Beside the ends of a series are fewer rows, which tell less.
+            scale = off.groupby((beside < rows).sum(0)).transform("median").clip(lower=left, axis=1)
+            return series._replace(scale=np.where(told, _DEVIATION * scale, np.nan))
+        return None
+
+    def deviations(self, z: Array, rows: Index) -> tuple[Array, Array]:
+        """What two of the rows beside a row tell of its values: the pair of three that comes nearest; and how far off.
+
+        A wrong value is in at most two of the three pairs of a row beside it, and so makes none look wrong.
+        """
+        rows = np.minimum(rows, len(self.points) - 1)
+        earliest, before, after, latest = self.points[self.beside[:, rows]]
+        guesses = np.array([(before + after) / 2, 2 * before - earliest, 2 * after - latest])
+        nearest = np.nan_to_num(np.abs(guesses - z), nan=np.inf).argmin(0)
+        expected = np.take_along_axis(guesses, nearest[None], 0)[0]
+        return expected, (z - expected) / self.scale[rows]
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """For rows of a table, the rows most like them by all *other* columns, and what these have in a column.
@@ -94,11 +152,12 @@ class Neighbours:
     sample: Places
     known: Wide  # the sample, in these units
     weights: Wide  # (column looked at, column that says how alike rows are)
+    series: Series | None
 
     @classmethod
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
         """Read a table."""
-        names = [name for name in columns.named(*MODELLED) if name not in leave_out][:MAX_COLUMNS]
+        names = columns.named(*MODELLED, but=leave_out)[:MAX_COLUMNS]
         count = len(columns.typed)
         sample = np.sort(np.random.RandomState(0).permutation(count)[:MAX_ROWS])
         known = np.empty((len(names), len(sample)), np.float32)
@@ -114,10 +173,12 @@ class Neighbours:
             values.append(columns.typed[name].to_numpy() if column_levels is None else numbers.astype(np.float32))
             levels |= {} if column_levels is None else {name: column_levels}
         some = known[:, :: max(1, -(-len(sample) // _RELATED))]
-        weights = related(some, [unit is None for unit in units]) + _LEAST
+        words = [unit is None for unit in units]
+        weights = related(some, words) + _LEAST
         np.fill_diagonal(weights, 0.0)
         dates = {name for name in names if columns.kinds[name] == "date"}
-        return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32))
+        series = Series.of(known.T.astype(np.float64), words) if len(sample) == count else None
+        return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32), series)
 
     def of_rows(self, typed: pd.DataFrame) -> Self:
         """Other rows in the units of this table; levels that it lacks come after all others."""
@@ -128,13 +189,13 @@ class Neighbours:
             codes(name, typed[name].to_numpy()).astype(np.float32) if name in levels else typed[name].to_numpy()
             for name in self.names
         ]
-        return replace(self, values=values, levels=levels)
+        return replace(self, values=values, levels=levels, series=None)
 
     def extended(self, typed: pd.DataFrame) -> Self:
         """This table with other rows below its own, which are compared with the same sample."""
         below = self.of_rows(typed)
         both = zip(self.values, below.values, strict=True)
-        return replace(below, values=[np.concatenate(columns) for columns in both])
+        return replace(below, values=[np.concatenate(columns) for columns in both], series=self.series)
 
     @property
     def rows(self) -> int:
@@ -156,6 +217,11 @@ class Neighbours:
         """The rows that are most like a row and have a value in the column looked at."""
         looked = [self.names.index(name) for name in names]
         apart = self.weights[looked] @ self._gaps(row)
+        if self.series is not None:
+            at = min(row, len(self.sample))
+            told, near = np.flatnonzero(~np.isnan(self.series.scale[at, looked])), self.series.beside[:, at]
+            apart[told] = np.inf
+            apart[np.ix_(told, near[near < len(self.sample)])] = 0.0
         apart[:, self.sample == row] = np.inf
         apart[np.isnan(self.known[looked])] = np.inf
         places = np.argpartition(apart, min(_NEAREST, apart.shape[1]) - 1)[:, :_NEAREST]

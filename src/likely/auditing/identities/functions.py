@@ -26,7 +26,12 @@ _POINTS = 10_000  # of a curve that are kept
 
 
 class Curve(NamedTuple):
-    """One column as a function of another, by the values of some rows: where the values of any row should lie."""
+    """One column as a function of another, by the values of some rows: where the values of any row should lie.
+
+    >>> squares, numbers = np.array([1.0, 4.0, 9.0, 90.0, 25.0, 36.0]), np.arange(1.0, 7.0)
+    >>> Curve.of(squares, numbers).holds(squares, numbers).tolist()
+    [True, True, True, False, True, True]
+    """
 
     at: Array
     medians: Array
@@ -104,16 +109,6 @@ class ExactRelations:
         return exact
 
 
-def between(values: Array, by: Array) -> Mask:
-    """Whether each value lies in the range of those just before and after it in the order of another column.
-
-    >>> between(np.array([1.0, 4.0, 9.0, 90.0, 25.0, 36.0]), np.arange(1.0, 7.0)).tolist()
-    [True, True, True, False, True, True]
-    """
-    curve = Curve.of(values, by)
-    return np.zeros(len(values), bool) if curve is None else curve.holds(values, by)
-
-
 def counts_on(values: Floats) -> Mask:
     """Whether each value is a regular step from another of a column that counts, by days, years or numbers of rows.
 
@@ -145,7 +140,8 @@ def _functions(numbers: dict[int, Array], wanted: Sequence[int] | None) -> Itera
     by_first = ranks.corr() if wanted is None else {j: ranks.corrwith(ranks[j]) for j in wanted if j in ranks}
     for first in by_first:
         for second in sample.columns[by_first[first].abs() >= _CORRELATION].drop(first):
-            if between(sample[first].to_numpy(), sample[second].to_numpy()).mean() >= _EXACT:
+            values, by = sample[first].to_numpy(), sample[second].to_numpy()
+            if (curve := Curve.of(values, by)) is not None and curve.holds(values, by).mean() >= _EXACT:
                 yield first, second
 
 

@@ -77,7 +77,7 @@ class OddRows:
         whole: bool = True,
     ) -> Self | None:
         """Fit to a sample: its first rows among equal ones; slips are looked for where it is the ``whole`` table."""
-        names = [name for name in columns.named(*MODELLED) if name not in leave_out]
+        names = columns.named(*MODELLED, but=leave_out)
         if not names or len(columns.typed) < _FEWEST:
             return None
         table = columns.typed[names]
@@ -234,7 +234,7 @@ class _RareValues(NamedTuple):
         for j, column in enumerate(table.numbers):
             if column is not None:
                 exact[:, j] |= counts_on(column)
-        pattern, nats = replace(self.pattern, fold=fold), np.empty(table.rows)
+        pattern, nats = replace(self.pattern, fold=fold, series=table.series), np.empty(table.rows)
         for start in range(0, table.rows, _CHUNK):
             rows = np.arange(start, min(start + _CHUNK, table.rows))
             z = table.points(rows)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from likely._files import keep_inputs, replacing, writable, write_parquet, write_together
+from likely._files import keep_inputs, replacing, spreadsheet, writable, write_parquet, write_together
 from likely._rows.reading.table import counted, listed
 from likely._typing import FilePath, Index
 from likely.auditing.page import page
@@ -20,7 +20,6 @@ from likely.auditing.results.finding import KINDS, Entry, Finding, Suspect, each
 Progress = Callable[[str, float], None]
 PAGE, SUMMARY = "report.html", "summary.json"
 FILES = PAGE, "scores.csv", "scores.parquet", SUMMARY  # one of the two files of scores is written
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 # For each of some rows: every column, its value, what rows like it have there, and whether this differs.
 Compare = Callable[[Sequence[int]], Sequence[Sequence[tuple[str, str, str, bool]]]]
 
@@ -270,7 +269,7 @@ class Audit:
 
     def _write(self, folder: Path, contents: dict[Path, bytes]) -> None:
         """Write the scores and these files, all or none."""
-        scores = scores_csv(self.scores).encode("utf-8", "backslashreplace")
+        scores = spreadsheet(self.scores).encode("utf-8", "backslashreplace")
         write_together({folder / self.scores_file: scores, **contents})
 
 
@@ -329,23 +328,3 @@ class LongAudit(Audit):
         with replacing(folder / self.scores_file) as beside:
             write_parquet((self._with_reasons(part).reset_index() for part in self.parts()), beside)
             write_together(contents)
-
-
-def scores_csv(scores: pd.DataFrame) -> str:
-    """A CSV in which no cell is a formula."""
-    safe = scores.rename(columns=lambda name: harmless(str(name)))
-    for place, kind in enumerate(safe.dtypes):
-        if not pd.api.types.is_numeric_dtype(kind):
-            texts = safe.iloc[:, place].map(str, na_action="ignore").map(harmless, na_action="ignore")
-            safe.isetitem(place, texts)
-    return str(safe.to_csv(float_format="%.6g", lineterminator="\n"))
-
-
-def harmless(text: str) -> str:
-    """The text, after an apostrophe if a spreadsheet would take it for a formula, and without line ends.
-
-    >>> harmless("=1+1"), harmless("fine"), harmless(" @SUM(A1)")
-    ("'=1+1", 'fine', "' @SUM(A1)")
-    """
-    guarded = "'" + text if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
-    return guarded.replace("\r", " ").replace("\n", " ")

@@ -264,7 +264,7 @@ def number(value: float) -> str:
     if np.isnan(value):
         return "missing"
     if value == 0 or 1e-4 <= abs(value) < 1e9:
-        digits = max(0, 3 - int(np.floor(np.log10(abs(value))))) if value else 0
+        digits = max(0, 3 - int(np.floor(np.log10(abs(value) or 1))))
         shown = f"{value:.{digits}f}" if abs(value) < _THOUSANDS else f"{value:,.{digits}f}"
         return shown.rstrip("0").rstrip(".") if "." in shown else shown
     return f"{value:.4g}"

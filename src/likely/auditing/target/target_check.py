@@ -51,7 +51,6 @@ class TargetCheck(ABC):
         if not self.reader.kinds:
             raise ValueError(f"there is no column besides {self.target} that a model could read")
         self.rows = by_content(self.columns.typed[[self.target, *self.reader.kinds]], rows)
-        self.X = self.reader.design(self.typed)
         self.groups = pd.factorize(sample.twins.groups[self.rows])[0]  # rows of one group are in the same fold
         self.sums = [identity for identity in sample.identities if self.target in identity.members]
 
@@ -188,7 +187,7 @@ class LabelCheck(TargetCheck):
             numeric = pd.api.types.is_numeric_dtype(column.dtype)
             remedy = "group them, or use task='regression'" if numeric else "group them"
             raise ValueError(f"{self.target} has {len(self.classes):,} classes, more than {most}: {remedy}")
-        tell = partial(sample.progress, "predicting out of fold")
+        self.X, tell = self.reader.design(self.typed), partial(sample.progress, "predicting out of fold")
         self.forecast = classify(self.X, labels, self.seed, tell, self.groups)
         sample.progress("judging labels", 0.0)
         self.verdict = self._reconsidered(judge_labels(self.forecast.log_p, labels, None, self.seed), self.X)
