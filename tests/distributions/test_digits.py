@@ -15,6 +15,9 @@ from likely.distributions import (
     Gamma,
     Laplace,
     LogNormal,
+    Robust,
+    SkewStudentT,
+    StudentT,
     ZeroInflatedPoisson,
 )
 from pairwise import together
@@ -118,3 +121,57 @@ def test_classes_beside_large_logits(largest, dtype):
     d = likely.SoftmaxLoss(temperature=0.5).distribution(x)
     assert_close(d.log_prob(torch.tensor([1])), -mpmath.log(2), dtype)
     assert_close(d.entropy(), mpmath.log(2), dtype)
+
+
+@together("df", [0.3, 1.0, 3.5, 1e6])
+@together("z", [1e-12, 1e-8, 1e-3, 0.3, 0.99, 1.01])
+def test_a_student_t_just_below_its_centre(df, z):
+    d = StudentT(torch.tensor(df, dtype=torch.float64))
+    z = torch.tensor(z, dtype=torch.float64)
+    with mpmath.workdps(40):
+        ratio = exactly(z) ** 2 / (exactly(d.df) + exactly(z) ** 2)
+        exact = (1 - mpmath.betainc(mp(0.5), exactly(d.df) / 2, 0, ratio, regularized=True)) / 2
+    assert_close(d.cdf(-z), exact, torch.float64)
+
+
+@in_both
+@together("skew", [0.3, 2.0, 5.0, 10.0])
+def test_a_skew_student_t_rises_through_its_mode(skew, dtype):
+    d = SkewStudentT(torch.tensor(3.0, dtype=dtype), skew, 0.0, 1.0)
+    below = torch.sigmoid(torch.tensor(-2 * skew, dtype=dtype))
+    steps = d.cdf(torch.tensor([-1e-6, 0.0, 1e-6, 1e-3, 1.0, 1e3], dtype=dtype))
+    assert (steps.diff() >= 0).all()
+    torch.testing.assert_close(steps[1], below, rtol=0, atol=EPS[dtype])
+
+
+def tail_of_a_robust_distribution(alpha, z):
+    """Beyond z: that of a Cauchy, of the density exp(1 - √(1 + x²)) / 2eK₁(1), or of a normal."""
+    if alpha == 0:
+        return mpmath.atan(mpmath.sqrt(2) / z) / mpmath.pi
+    if alpha == 2:
+        return mpmath.erfc(z / mpmath.sqrt(2)) / 2
+    part = mpmath.quad(lambda x: mpmath.exp(1 - mpmath.sqrt(1 + x * x)), [z + step for step in (0, 1, 3, 10, 30, 100)])
+    return part / (2 * mpmath.e * mpmath.besselk(1, 1))
+
+
+@in_both
+@together("alpha", [0.0, 1.0, 2.0])
+@together("z", [0.01, 0.7, 3.0, 8.0, 12.0])
+def test_the_tail_of_a_robust_distribution(alpha, z, dtype):
+    z = torch.tensor(z, dtype=dtype)
+    d = Robust(torch.tensor(alpha, dtype=dtype), 0.0, 1.0)
+    with mpmath.workdps(25):
+        exact = tail_of_a_robust_distribution(alpha, exactly(z))
+    found = d.cdf(-z)
+    assert_close(found, exact, dtype, rounding=4 if dtype == torch.float32 else 1e5)
+    if z > 1:
+        torch.testing.assert_close(d.icdf(found), -z, rtol=1e-5, atol=0)
+
+
+def test_a_robust_distribution_ends_at_infinity():
+    d = Robust(torch.tensor([0.0, 1e-6, 1.0, 2.0, 8.0]), 0.0, 1.0)
+    for end in (3e38, math.inf):
+        assert (d.cdf(torch.tensor(-end)) < 1e-18).all()
+        assert (d.cdf(torch.tensor(end)) == 1).all()
+    assert (d.icdf(torch.tensor(0.0)) == -math.inf).all()
+    assert (d.icdf(torch.tensor(0.5)) == 0).all()

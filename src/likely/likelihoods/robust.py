@@ -30,6 +30,8 @@ from likely.parameters._slot import Slot, half_power_of_rho1, scale_slot
 
 # Panels from 0 to a residual, and over the whole half line.
 _PANELS_TO_RESIDUAL, _PANELS_OF_HALF_LINE = 4, 16
+_DEPTH = 80.0  # nats by which the density falls over the part of a tail that counts
+_DEEPEST, _FARTHEST = 760.0, 170.0  # nats to where a tail is zero in float64, and the largest exponent of z
 
 __all__ = ["Robust", "RobustLoss", "robust_log_partition", "robust_nll", "robust_rho"]
 
@@ -120,10 +122,8 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
     r"""Barron's robust distribution, :math:`p(x) = e^{-\rho(x - \mu, \alpha, \sigma)} / \sigma Z(\alpha)`.
 
     :math:`\alpha = 0` is a Cauchy of scale :math:`\sqrt2\sigma`, 2 the normal; larger α have lighter tails. The CDF is
-    a Gauss–Legendre sum in :math:`\sinh^{-1} z` (in float64 accurate to 1e-14 up to 1e4 scales from the centre, to 1e-8
-    beyond), the quantile its inverse by safeguarded Newton steps; samples are drawn by rejection, with implicit
-    gradients.
-
+    a Gauss–Legendre sum over the tail, right to ten digits of it; the quantile is its inverse. Samples are drawn by
+    rejection, with implicit gradients.
 
     Args:
         alpha: shape ≥ 0, a number or a tensor.
@@ -168,16 +168,16 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
     def _expect(self, f: Any, beyond: Tensor | float = 0.0) -> Tensor:
         """E f(z, α) of an even function that is not negative; the logarithm of a large one is added to a small one."""
         alpha = self.alpha[..., None, None]
-        end = torch.asinh(_reach(self.alpha.detach(), 80.0)) + beyond
+        end = torch.asinh(_reach(self.alpha.detach(), _DEPTH)) + beyond
         z, log_density, weights = _on_panels(self.alpha, end, _PANELS_OF_HALF_LINE)
         return 2 * (torch.exp(log_density + f(z, alpha).log()) * weights).sum((-2, -1))
 
-    def _standard_cdf(self, z: Tensor) -> Tensor:
+    def _tail(self, z: Tensor) -> Tensor:
         z, alpha = torch.broadcast_tensors(z, self.alpha)
-        return 0.5 + torch.sign(z) * _half_mass(z.abs(), alpha)
+        return _lower_tail(z.double(), alpha.double()).to(z)
 
-    def _standard_icdf(self, p: Tensor) -> Tensor:
-        z = by_scipy(_quantile, p, self.alpha)
+    def _tail_quantile(self, p: Tensor) -> Tensor:
+        z = by_scipy(_lower_quantile, p, self.alpha)
         inside = z.isfinite()
         return torch.where(inside, self._implicit(torch.where(inside, z, 0.0), torch.where(inside, p, 0.5)), z)
 
@@ -187,39 +187,48 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
         return self._implicit(z)
 
 
-def _reach(alpha: Tensor, depth: float = 38.0) -> Tensor:
+def _reach(alpha: Tensor, depth: Tensor | float, most: float = 40.0) -> Tensor:
     """The z at which ρ(z, α) reaches ``depth``: beyond it lies less than e^-depth of the density's height."""
     b = (alpha - 2).abs().clamp(min=torch.finfo(alpha.dtype).eps)
     exponent = torch.where(alpha > 1e-6, torch.log1p(depth * alpha / b) / alpha.clamp(min=1e-6), depth / b)
-    return (b * torch.expm1(2 * exponent.clamp(max=40.0))).sqrt()
+    return (b * torch.expm1(2 * exponent.clamp(max=most))).sqrt()
 
 
-def _on_panels(alpha: Tensor, end: Tensor, panels: int, count: int = NODES) -> tuple[Tensor, Tensor, Tensor]:
-    """Points z = sinh v on panels over v ≤ end, the logarithm of the density of v there, and the points' weights."""
-    nodes, weights, _ = (torch.as_tensor(values).to(alpha) for values in gauss_legendre(count))
-    places = (torch.arange(panels).to(alpha)[:, None] + nodes) / panels
-    v, alpha = end[..., None, None] * places, alpha[..., None, None]
+def _log_density(v: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """Points z = sinh v, and the logarithm of the density of v there."""
     z, log_cosh = torch.sinh(v), v + torch.log1p(torch.exp(-2 * v)) - math.log(2)
-    return z, log_cosh - rho(z, alpha) - log_partition(alpha), end[..., None, None] / panels * weights
+    return z, log_cosh - rho(z, alpha) - log_partition(alpha)
 
 
-def _half_mass(z: Tensor, alpha: Tensor) -> Tensor:
-    """The probability between 0 and z ≥ 0."""
-    end = torch.asinh(torch.minimum(z, _reach(alpha.detach())))
-    _, log_density, weights = _on_panels(alpha, end, 1, 48)
-    return (log_density.exp() * weights).sum((-2, -1))
+def _on_panels(alpha: Tensor, end: Tensor, panels: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Points z = sinh v on panels over v ≤ end, the logarithm of the density of v there, and the points' weights."""
+    nodes, weights, _ = (torch.as_tensor(values).to(alpha) for values in gauss_legendre())
+    places = (torch.arange(panels).to(alpha)[:, None] + nodes) / panels
+    z, log_density = _log_density(end[..., None, None] * places, alpha[..., None, None])
+    return z, log_density, end[..., None, None] / panels * weights
 
 
-def _quantile(p: Array, alpha: Array) -> Array:
-    """The z with p below it: ±∞ at 0 and 1, NaN beyond."""
+def _lower_tail(z: Tensor, alpha: Tensor) -> Tensor:
+    """P(X < z) for z ≤ 0, by a sum over √v, where the points are dense beside z."""
+    reach = _reach(alpha.detach(), _DEEPEST, _FARTHEST - _DEPTH / 2)
+    start = torch.minimum(-z, reach)
+    end = torch.asinh(_reach(alpha.detach(), rho(start, alpha).detach() + _DEPTH, _FARTHEST))
+    start = torch.asinh(start)[..., None]
+    nodes, weights, _ = (torch.as_tensor(values).to(z) for values in gauss_legendre(48))
+    beyond = end[..., None] - start
+    density = _log_density(start + beyond * nodes.square(), alpha[..., None])[1].exp()
+    return torch.where(z.isinf(), 0.0, (2 * beyond * nodes * weights * density).sum(-1))
 
-    def gap(v: Array, mass: Array, alpha: Array) -> Array:
-        return _half_mass(torch.as_tensor(np.sinh(v)), torch.as_tensor(alpha)).numpy() - mass
 
-    mass = np.abs(p - 0.5)
-    end = torch.asinh(_reach(torch.as_tensor(alpha))).numpy()
-    size = np.sinh(root(gap, np.zeros_like(end), end, mass, alpha))
-    return np.sign(p - 0.5) * np.where(mass < 0.5, size, np.where(mass == 0.5, np.inf, np.nan))
+def _lower_quantile(p: Array, alpha: Array) -> Array:
+    """The z ≤ 0 with p below it, for p from 0 to ½: -∞ at 0, NaN beyond."""
+
+    def gap(v: Array, p: Array, alpha: Array) -> Array:
+        return p - _lower_tail(torch.as_tensor(-np.sinh(v)), torch.as_tensor(alpha)).numpy()
+
+    end = torch.asinh(_reach(torch.as_tensor(alpha), _DEEPEST, _FARTHEST)).numpy()
+    size = np.sinh(root(gap, np.zeros_like(end), end, p, alpha))
+    return -np.sign(0.5 - p) * np.where(p > 0, size, np.where(p == 0, np.inf, np.nan))
 
 
 def _rejection_sample(alpha: Tensor) -> Tensor:
@@ -302,7 +311,7 @@ def _crps_constant(alpha: Array) -> Array:
 
 def _end(alpha: Tensor) -> Tensor:
     """Where the density has fallen by e⁻⁸⁰, or x by e⁴⁰: what lies beyond is lost in rounding."""
-    return torch.asinh(_reach(alpha.clamp(max=1e8), 80.0))
+    return torch.asinh(_reach(alpha.clamp(max=1e8), _DEPTH))
 
 
 def _weight(z: Array, alpha: float) -> Array:

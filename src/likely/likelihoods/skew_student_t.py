@@ -135,7 +135,7 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
         side = torch.where(z < 0, -self.skew, self.skew)
         narrow = side.clamp(min=-0.5 * _log_largest(z))  # below, the side has no mass that a float could tell from zero
         beyond = 2 * torch.sigmoid(2 * side) * self._symmetric().cdf(torch.where(z < 0, z, -z) * torch.exp(-narrow))
-        return torch.where(z < 0, beyond, 1 - beyond)
+        return torch.where(z < 0, beyond, torch.maximum(1 - beyond, torch.sigmoid(-2 * self.skew)))
 
     def _standard_icdf(self, p: Tensor) -> Tensor:
         inside = (p > 0) & (p < 1)

@@ -101,12 +101,14 @@ _POWER_LAW_LOG_RATIO = 20.0  # of -z and √df: the tail is a power of z to the 
 
 
 def _lower_tail(z: Array, df: Array) -> Array:
-    """P(T < z) for z ≤ 0; far out, where SciPy squares z, by the power law of the tail."""
+    """P(T < z) for z ≤ 0; far out, where SciPy squares z, by the power law of the tail; near the middle, from there."""
     with np.errstate(over="ignore", divide="ignore"):
         log_ratio = np.log(-z) - 0.5 * np.log(df)
         power = np.exp(-df * np.maximum(log_ratio, 0.0) - np.log(df) - special.betaln(0.5 * df, 0.5))
-        far = log_ratio > _POWER_LAW_LOG_RATIO
-        return np.where(far, power, special.stdtr(df, np.where(far, 0.0, z)))
+        far, near = log_ratio > _POWER_LAW_LOG_RATIO, z > -1
+        square = np.square(np.where(near, z, 0.0))
+        middle = 0.5 - 0.5 * special.betainc(0.5, 0.5 * df, square / (df + square))
+        return np.where(far, power, np.where(near, middle, special.stdtr(df, np.where(far, 0.0, z))))
 
 
 def _lower_quantile(p: Array, df: Array) -> Array:
