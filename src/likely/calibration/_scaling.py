@@ -110,17 +110,22 @@ class AffineProblem:
 
         return self.logits.total(sums, width=3 * self.size, numbers=_BLOCK)
 
-    def curvature(self, theta: Array) -> Array:
-        """The diagonal of the Hessian."""
+    def curvature(self, theta: Array) -> tuple[Array, Array]:
+        """The diagonal of the Hessian, and its eigenvalues as those of a Kronecker product where there is a matrix."""
+        c = self.classes
 
-        def sums(rows: Any) -> Array:
+        def sums(rows: Any) -> tuple[Array, Array]:
             z, x, _, weight = self.block(rows)
             p = torch.softmax(self.calibrated(theta, z, x), 1)
             mass, squares = (p - p.square()) * weight[:, None], x.square()
             parts = [(mass * squares).sum(0), mass.sum(0)] + ([(mass.T @ squares).ravel()] if self.matrix else [])
-            return torch.cat(parts).double().cpu().numpy()
+            gram = x.T @ (mass.mean(1, keepdim=True) * x) if self.matrix else x.new_zeros(0, 0)
+            return torch.cat(parts).double().cpu().numpy(), gram.double().cpu().numpy()
 
-        return self.logits.total(sums, width=4 * self.classes, numbers=_BLOCK)
+        diagonal, gram = self.logits.total(sums, width=4 * c, numbers=_BLOCK)
+        share = diagonal[c : 2 * c] / max(diagonal[c : 2 * c].mean(), np.finfo(float).tiny)
+        spectrum = np.outer(share, linalg.eigvalsh(gram).clip(min=0)).ravel() if self.matrix else gram.ravel()
+        return diagonal, np.append(diagonal[: 2 * c], spectrum)
 
 
 def _newton(problem: AffineProblem, strengths: Array, learned: bool, max_iter: int = 30) -> tuple[Array, Array]:
@@ -178,11 +183,11 @@ def _lbfgs(problem: AffineProblem, strengths: Array, learned: bool, rounds: int 
     for turn in range(rounds):
         last = not learned or turn == rounds - 1
         ridge = strengths[problem.group]
-        curvature = problem.curvature(theta)
-        theta = _minimise(problem, theta, ridge, 1 / np.sqrt(curvature + ridge), max_iter=100 if last else 10)
+        diagonal, spectrum = problem.curvature(theta)
+        theta = _minimise(problem, theta, ridge, 1 / np.sqrt(diagonal + ridge), max_iter=100 if last else 10)
         if last:
             break
-        determined = np.bincount(problem.group, curvature / (curvature + ridge))
+        determined = np.bincount(problem.group, spectrum / (spectrum + ridge))
         price = RATE * np.sqrt(problem.sizes / strengths)
         squares = np.bincount(problem.group, theta**2).clip(min=1e-300)
         learnt = ((determined + price) / squares).clip(1e-3, _NEVER)
