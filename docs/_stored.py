@@ -368,8 +368,8 @@ def _linear() -> tuple[str, str, str, str]:
     sparse = figure["the best of Multi Lasso and spike and slab, better than the oracle λ"].value
     worst = figure["automatic on real sets, error over the better peer's"]
     here = (
-        f"{figure['Dynamic Ridge, faster than RidgeCV'].value:.0f} × faster than `RidgeCV` and "
-        f"{figure['Dynamic Lasso, faster than LassoCV'].value:.0f} × faster than `LassoCV`, with errors at most "
+        f"{figure['Dynamic Ridge, faster than RidgeCV'].value:.2g} × faster than `RidgeCV` and "
+        f"{figure['Dynamic Lasso, faster than LassoCV'].value:.2g} × faster than `LassoCV`, with errors at most "
         f"{worst.value:.3f} times theirs on real sets; sparse priors have "
         f"{short(1 / sparse, 1)} times the error of the best possible λ"
     )

@@ -17,7 +17,7 @@ from experiments.paper._rule import Interval, mean, ratio
 Rows = Callable[[str, str], list[dict[str, Any]]]
 Figures = Callable[[str], dict[str, Any]]
 HEADER = ["job", "today", "here, by how much", "where not", "measured by"]
-MACHINES = {"losses-arm": "two ARM cores", "losses": "two Xeon cores", "losses-h200": "an H200"}
+MACHINES = {"losses-arm": "two ARM cores", "losses": "one Xeon core", "losses-h200": "an H200"}
 
 
 def gain(interval: Interval, digits: int) -> str:
@@ -93,8 +93,8 @@ def calibration(rows: Rows, bars: Figures) -> Iterator[list[str]]:
     ours = table["likely GlobalTemperature"]
     for name in ("scikit-learn", "probmetrics"):
         row = table[f"{name} temperature"]
-        times = (row["seconds"] / ours["seconds"], row["spread"] / ours["seconds"])
-        text = f"{times[0]:.0f} × faster (± {times[1]:.0f}), two Xeon cores"
+        spread = f"± {row['spread'] / ours['seconds']:.1f}" if row["runs"] > 1 else "timed once"
+        text = f"{row['seconds'] / ours['seconds']:.1f} × faster ({spread}), one Xeon core"
         yield ["one temperature", name, text, "one size: 50,000 × 1,000 logits", "`calibration`"]
     by_network: dict[str, list[float]] = {}
     for row in rows("composition", "Test NLL by calibration rows"):
@@ -109,10 +109,10 @@ def linear(rows: Rows, bars: Figures) -> Iterator[list[str]]:
     """Test errors on real sets, and times."""
     table, figures = rows("linear", "Test error"), bars("linear")
     for name, ours in (("RidgeCV", "Dynamic Ridge"), ("LassoCV", "Dynamic Lasso")):
-        times = f"at least {figures[f'{ours}, faster than {name}'].value:.0f} × faster"
+        times = f"at least {figures[f'{ours}, faster than {name}'].value:.2g} × faster"
         error = quotient([row[ours] for row in table], [row[name] for row in table], 3)
         text = f"{times}; error {error}, {len(table)} sets"
-        yield ["regularised linear models", f"`{name}`", text, "two Xeon cores only", "`linear`"]
+        yield ["regularised linear models", f"`{name}`", text, "one Xeon core only", "`linear`"]
     case = figures["robust regression, error over the best peer's"].case
     worst = re.sub(r"^d (\d+), Y (\d+%)$", r"columns \1, wrong targets \2", case)
     robust = figures["robust regression, error over the best peer's"].value
@@ -215,6 +215,6 @@ def row_store(bars: Figures) -> Iterator[list[str]]:
     figures, other = bars("tables"), bars("tables-h200")
     for name in ("dense Adam", "SparseAdam"):
         bar = figures[f"CPU, faster than {name}"]
-        text = f"{bar.value:.1f} × faster (± {bar.spread:.1f}), two Xeon cores"
+        text = f"{bar.value:.1f} × faster (± {bar.spread:.1f}), one Xeon core"
         lost = f"only {other[f'CPU, faster than {name}'].value:.1f} × faster with a small table on 16 Xeon cores"
         yield ["a parameter per row, 1.3 million rows", name, text, lost, "`tables`"]
