@@ -31,7 +31,7 @@ from likely._kernels._formulas_triton import (
 )
 from likely._kernels._location import Location
 from likely._kernels._native import Layout, Slopes, partition
-from likely._kernels._reduce_triton import BLOCK, WARPS, add_up, cores, on_device
+from likely._kernels._reduce_triton import BLOCK, WARPS, Kernel, add_up, cores
 
 PROGRAMS_PER_CORE = 32
 ALONE = 16 * BLOCK  # largest number of elements for a single program, whose sums are final
@@ -85,6 +85,7 @@ def _density(z, y, phi, KIND: tl.constexpr):
     return value, slope, shape_slope
 
 
+@Kernel
 @triton.jit
 def _location_kernel(
     prediction,
@@ -208,7 +209,7 @@ def location(
 
     With ``losses``, every NLL is written there instead; ``upstream`` multiplies each in the gradients.
     """
-    prediction, target, *raw = tensors
+    prediction = tensors[0]
     n = prediction.numel()
     programs = 1 if n <= ALONE else min(triton.cdiv(n, BLOCK), PROGRAMS_PER_CORE * cores(prediction.device))
     scale, shape = layouts = (*job.layouts, Layout())[:2]
@@ -216,29 +217,22 @@ def location(
     room = () if programs == 1 else (programs,)
     loss = prediction.new_empty(room, dtype=torch.float32) if losses is None else None
     written = [_room(s, programs if own.numbers == 1 else n) for s, own in zip(d_parameters, layouts, strict=True)]
-    with on_device(prediction):
-        _location_kernel[(programs,)](
-            prediction,
-            target,
-            *(*raw, None)[:2],
-            upstream,
-            losses,
-            loss,
-            d_prediction,
-            *written,
-            *_tables(prediction.device),
-            n,
-            job.constant,
-            job.factor,
-            *scale,
-            *shape,
-            KIND=job.kind,
-            SCALES=_values(scale, n),
-            SHAPES=_values(shape, n),
-            WIDE=n > 2**31 - BLOCK,
-            BLOCK=BLOCK,
-            num_warps=WARPS,
-        )
+    data, tables = (*tensors, None)[:4], _tables(prediction.device)
+    _location_kernel(
+        programs,
+        WARPS,
+        (*data, upstream, losses, loss, d_prediction, *written, *tables),
+        n,
+        job.constant,
+        job.factor,
+        *scale,
+        *shape,
+        KIND=job.kind,
+        SCALES=_values(scale, n),
+        SHAPES=_values(shape, n),
+        WIDE=n > 2**31 - BLOCK,
+        BLOCK=BLOCK,
+    )
     scale_sums = written[0] if scale.numbers == 1 else None
     for slope, own, wide in zip(d_parameters, layouts, written, strict=True):
         if slope is not None and wide is not None and wide is not slope and wide is not scale_sums:
