@@ -31,7 +31,8 @@ from likely._kernels._formulas_triton import (
 )
 from likely._kernels._location import Location
 from likely._kernels._native import Layout, Slopes, partition
-from likely._kernels._reduce_triton import BLOCK, WARPS, Kernel, add_up, cores
+from likely._kernels._reduce_triton import BLOCK, WARPS, add_up, cores
+from likely._launch import Kernel
 
 PROGRAMS_PER_CORE = 32
 ALONE = 16 * BLOCK  # largest number of elements for a single program, whose sums are final
@@ -106,7 +107,7 @@ def _location_kernel(
     shape,
     upstream,
     losses,
-    loss_sums,
+    sums,
     d_prediction,
     d_scale,
     d_shape,
@@ -130,6 +131,7 @@ def _location_kernel(
     SCALES: tl.constexpr,
     SHAPES: tl.constexpr,
     WIDE: tl.constexpr,
+    ALONE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -182,7 +184,7 @@ def _location_kernel(
             shape_slope *= own_phi_slope
         if losses is not None:
             tl.store(losses + index, value, mask)
-        if loss_sums is not None:
+        if sums is not None:
             total += tl.where(mask, weight * value, 0.0)
         if d_prediction is not None:
             tl.store(d_prediction + index, -weight * slope * own_inverse, mask)
@@ -196,12 +198,12 @@ def _location_kernel(
                 _write(d_shape, weight * shape_slope, index, mask, row, shape_numbers, SHAPES)
             else:
                 shape_total += tl.where(mask, weight * shape_slope, 0.0)
-    if loss_sums is not None:
-        tl.store(loss_sums + program, tl.sum(total))
+    if sums is not None:
+        tl.store(sums + program, tl.sum(total))
     if d_scale is not None and not SCALES:
-        tl.store(d_scale + program, tl.sum(scale_total))
+        tl.store(d_scale if ALONE else sums + programs + program, tl.sum(scale_total))
     if d_shape is not None and not SHAPES:
-        tl.store(d_shape + program, tl.sum(shape_total))
+        tl.store(d_shape if ALONE else sums + 2 * programs + program, tl.sum(shape_total))
 
 
 @cache
@@ -241,16 +243,19 @@ def location(
     blocks = triton.cdiv(n, BLOCK // tile * columns)
     programs = 1 if n <= ALONE else min(blocks, PROGRAMS_PER_CORE * cores(prediction.device))
     d_prediction, *d_parameters = (*slopes, None)[:3]
-    room = () if programs == 1 else (programs,)
-    loss = prediction.new_empty(room, dtype=torch.float32) if losses is None else None
+    room = () if programs == 1 else (3, programs)
+    sums = prediction.new_empty(room, dtype=torch.float32) if losses is None else None
     values = [_values(own, n, row) for own in layouts]
-    sizes = [(programs, n, n, n // columns)[value] for value in values]
-    written = list(map(_room, d_parameters, sizes))
+    pairs = list(zip(d_parameters, values, strict=True))
+    written = [
+        prediction.new_empty(n, dtype=torch.float32) if s is not None and value == GROUPS.value else s
+        for s, value in pairs
+    ]
     data, tables = (*tensors, None)[:4], _tables(prediction.device)
     _location_kernel(
         programs,
         WARPS,
-        (*data, upstream, losses, loss, d_prediction, *written, *tables),
+        (*data, upstream, losses, sums, d_prediction, *written, *tables),
         n,
         columns,
         job.constant,
@@ -261,17 +266,15 @@ def location(
         SCALES=values[0],
         SHAPES=values[1],
         WIDE=n > 2**31 - BLOCK,
+        ALONE=programs == 1,
         ROWS=BLOCK // tile,
         COLUMNS=tile,
     )
-    scale_sums = written[0] if scale.numbers == 1 else None
     for slope, own, wide in zip(d_parameters, layouts, written, strict=True):
-        if slope is not None and wide is not None and wide is not slope and wide is not scale_sums:
+        if slope is not wide:
             parts = wide.view(-1, own.numbers, own.inner)
             torch.sum(parts, (0, 2), dtype=slope.dtype, out=slope.view(-1))
-    return loss if programs == 1 or loss is None else add_up(loss, None, scale_sums, d_parameters[0])[0]
-
-
-def _room(slope: Tensor | None, size: int) -> Tensor | None:
-    """Where the kernel writes a slope: one per element, or of a parameter with one number a sum per program."""
-    return slope if slope is None or slope.numel() == size else slope.new_empty(size, dtype=torch.float32)
+    if sums is None or programs == 1:
+        return sums
+    first, second = (None if value else s for s, value in pairs)
+    return add_up(sums, first=first, second=second)[0]

@@ -1,61 +1,34 @@
 # Kernels are compiled by Triton, which infers the types of their arguments from the call.
 # mypy: disable-error-code="no-untyped-def, attr-defined"
-"""Launches of kernels; sums over the programs of one, and products of gradients with a factor, in one launch each."""
+"""Sums over the programs of a kernel, and products of gradients with a factor, in one launch each."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import cache
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from likely._launch import Kernel
+
 BLOCK, WARPS = 1024, 8
-_MOST_FORMS = 1000  # of a kernel's arguments that are kept
-_DIRECT = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 6)  # whether the form below was tried
-
-
-class Kernel:
-    """A kernel whose launch, from the second of a form on, takes the host half of the time that Triton's own takes."""
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
-        self.compiled: dict[tuple[Any, ...], Any] = {}
-
-    def __call__(
-        self, programs: int, warps: int, tensors: Sequence[Tensor | None], *numbers: float, **constants: Any
-    ) -> None:
-        """Launch it on the device of the first tensor; the arguments are in the kernel's order."""
-        first: Any = tensors[0]
-        place = first.get_device()
-        forms = [t if t is None else (t.dtype, t.data_ptr() % 16) for t in tensors]
-        form = (place, warps, *numbers, *constants.values(), *forms)
-        here = place < 0 or place == torch.cuda.current_device()
-        with nullcontext() if here else torch.cuda.device(place):
-            if known := self.compiled.get(form):
-                known[(programs, 1, 1)](*tensors, *numbers, *constants.values())
-                return
-            made = self.function[(programs,)](*tensors, *numbers, **constants, num_warps=warps)
-        if len(self.compiled) > _MOST_FORMS:
-            self.compiled.clear()
-        self.compiled[form] = made if _DIRECT else None
 
 
 @Kernel
 @triton.jit
-def _add_up_kernel(losses, counts, slopes, loss, factor, slope, n, BLOCK: tl.constexpr):
+def _add_up_kernel(sums, loss, factor, first, second, n, BLOCK: tl.constexpr):
     index = tl.arange(0, BLOCK)
     mask = index < n
-    total = tl.sum(tl.load(losses + index, mask, other=0.0))
-    if counts is not None:
-        share = 1.0 / tl.maximum(tl.sum(tl.load(counts + index, mask, other=0.0)), 1.0)
+    total = tl.sum(tl.load(sums + index, mask, other=0.0))
+    if factor is not None:
+        share = 1.0 / tl.maximum(tl.sum(tl.load(sums + 2 * n + index, mask, other=0.0)), 1.0)
         tl.store(factor, share)
         total *= share
     tl.store(loss, total)
-    if slopes is not None:
-        tl.store(slope, tl.sum(tl.load(slopes + index, mask, other=0.0)))
+    if first is not None:
+        tl.store(first, tl.sum(tl.load(sums + n + index, mask, other=0.0)))
+    if second is not None:
+        tl.store(second, tl.sum(tl.load(sums + 2 * n + index, mask, other=0.0)))
 
 
 @Kernel
@@ -75,17 +48,16 @@ def cores(device: torch.device) -> int:
 
 
 def add_up(
-    losses: Tensor, counts: Tensor | None, slopes: Tensor | None, slope: Tensor | None
+    sums: Tensor, *, first: Tensor | None, second: Tensor | None = None, counted: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the sum of losses, divided by that of ``counts`` unless None, and one over the latter.
+    """Return the sum of losses, the first row of ``sums``; if ``counted``, over that of the last, with one over that.
 
-    The sum of ``slopes`` is written into ``slope``. One launch replaces several operations, each of which would take
-    the host as long.
+    The sums of the other rows are written into ``first`` and ``second``. One launch replaces several operations, each
+    of which would take the host as long.
     """
-    loss = losses.new_empty(())
-    factor = None if counts is None else losses.new_empty(())
-    n = len(losses)
-    _add_up_kernel(1, 4, (losses, counts, slopes, loss, factor, slope), n, BLOCK=triton.next_power_of_2(n))
+    loss, factor = sums.new_empty(()), sums.new_empty(()) if counted else None
+    n = sums.shape[1]
+    _add_up_kernel(1, 4, (sums, loss, factor, first, second), n, BLOCK=triton.next_power_of_2(n))
     return loss, factor
 
 

@@ -13,8 +13,9 @@ import triton.language as tl
 from torch import Tensor
 
 from likely._kernels._formulas_triton import constrained
-from likely._kernels._reduce_triton import Kernel, add_up, cores
+from likely._kernels._reduce_triton import add_up, cores
 from likely._kernels._softmax import Softmax
+from likely._launch import Kernel
 
 BLOCK, WARPS = 2048, 4
 
@@ -159,8 +160,7 @@ def _few_kernel(
     temperature,
     d_logits,
     d_temperature,
-    loss_sums,
-    counts,
+    sums,
     rows,
     classes,
     ignored,
@@ -170,14 +170,15 @@ def _few_kernel(
     multiplier,
     CONSTRAINT: tl.constexpr,
     TEMPERATURES: tl.constexpr,
-    AVERAGED: tl.constexpr,
+    MEAN: tl.constexpr,
+    ALONE: tl.constexpr,
     ROWS: tl.constexpr,
     CLASSES: tl.constexpr,
 ):
-    """Compute rows with few classes, several per block; slopes are those of the sum."""
+    """Compute rows with few classes, several per block; slopes are those of the sum, of a single program the mean's."""
     program, programs = tl.program_id(0), tl.num_programs(0)
     column = tl.arange(0, CLASSES)
-    if AVERAGED:  # a single program counts the rows first
+    if MEAN and ALONE:
         labels = tl.zeros([ROWS], tl.float32)
         for start in range(0, rows, ROWS):
             index = start + tl.arange(0, ROWS)
@@ -216,11 +217,12 @@ def _few_kernel(
             tl.store(d_logits + place, (p - label) * weight[:, None], mask)
         if d_temperature is not None and TEMPERATURES:
             tl.store(d_temperature + row, slope, inside)
-    if counts is not None:
-        tl.store(counts + program, tl.sum(counted))
-    tl.store(loss_sums + program, tl.sum(total))
-    if d_temperature is not None and not TEMPERATURES:
-        tl.store(d_temperature + program, tl.sum(slopes))
+    tl.store(sums + program, tl.sum(total))
+    if not ALONE:
+        tl.store(sums + programs + program, tl.sum(slopes))
+        tl.store(sums + 2 * programs + program, tl.sum(counted))
+    elif d_temperature is not None and not TEMPERATURES:
+        tl.store(d_temperature, tl.sum(slopes))
 
 
 def softmax_of_few_classes(
@@ -233,16 +235,12 @@ def softmax_of_few_classes(
     alone = rows * wide <= 1 << 14  # a single program for few rows, whose sums are final
     height = max(1, (4096 if alone else 1024) // wide)
     programs = 1 if alone else min(triton.cdiv(rows, height), 16 * cores(logits.device))
-    room = () if alone else (programs,)
-    loss, counts = logits.new_empty(room), logits.new_empty(room) if job.mean and not alone else None
+    sums = logits.new_empty(() if alone else (3, programs))
     shared = job.layout.numbers == 1
-    d_logits, slope = slopes
-    # Of a single temperature, the sums of each program.
-    sums = logits.new_empty(room) if shared and slope is not None and not alone else None
     _few_kernel(
         programs,
         16 if alone else 4,
-        (logits, target.long(), raw, d_logits, slope if sums is None else sums, loss, counts),
+        (logits, target.long(), raw, *slopes, sums),
         rows,
         classes,
         job.ignore_index,
@@ -252,8 +250,9 @@ def softmax_of_few_classes(
         job.multiplier,
         CONSTRAINT=job.layout.constraint,
         TEMPERATURES=not shared,
-        AVERAGED=alone and job.mean,
+        MEAN=job.mean,
+        ALONE=alone,
         ROWS=height,
         CLASSES=wide,
     )
-    return (loss, None) if alone else add_up(loss, counts, sums, slope)
+    return (sums, None) if alone else add_up(sums, first=slopes[1] if shared else None, counted=job.mean)
