@@ -36,11 +36,12 @@ from likely._launch import Kernel
 
 PROGRAMS_PER_CORE = 32
 ALONE = 16 * BLOCK  # largest number of elements for a single program, whose sums are final
+BY_ROWS_UP_TO = 1 << 20  # elements up to which blocks of whole rows, which spare a launch, were tried
 
 # In the order of likely._kernels.KINDS.
 NORMAL, LAPLACE, STUDENT_T = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 ROBUST, BERNOULLI = tl.constexpr(3), tl.constexpr(4)
-GROUPS, OF_ROWS = tl.constexpr(2), tl.constexpr(3)  # values of a parameter: 0, one; 1, one per element; one per group
+GROUPS, OF_ROWS = tl.constexpr(2), tl.constexpr(3)  # 0, one value; 1, one per element
 
 
 @triton.jit
@@ -132,6 +133,7 @@ def _location_kernel(
     SHAPES: tl.constexpr,
     WIDE: tl.constexpr,
     ALONE: tl.constexpr,
+    BY_ROWS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -145,14 +147,18 @@ def _location_kernel(
     if shape is not None:
         phi, phi_slope = constrained(tl.load(shape).to(tl.float32), shape_low, shape_width, SHAPE_CONSTRAINT)
         log_z, log_z_slope = _normaliser(phi, q_table, r0, r1, r2, s0, s1, s2, KIND)
-    total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    scale_total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    shape_total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    column = tl.arange(0, COLUMNS)[None, :]
+    total = tl.zeros([ROWS, COLUMNS], tl.float32) if BY_ROWS else tl.zeros([COLUMNS], tl.float32)
+    scale_total, shape_total = total, total
     for block in range(program, tl.cdiv(n, ROWS * columns), programs):
-        row = (block.to(tl.int64) if WIDE else block) * ROWS + tl.arange(0, ROWS)[:, None]
-        index = row * columns + column
-        mask = (column < columns) & (index < n)
+        if BY_ROWS:
+            row = block * ROWS + tl.arange(0, ROWS)[:, None]
+            column = tl.arange(0, COLUMNS)[None, :]
+            index = row * columns + column
+            mask = (column < columns) & (index < n)
+        else:  # in two dimensions ρ would take three times as long
+            row = (block.to(tl.int64) if WIDE else block) * COLUMNS
+            index = row + tl.arange(0, COLUMNS)
+            mask = index < n
         y = tl.load(target + index, mask, other=0.0).to(tl.float32)
         x = tl.load(prediction + index, mask, other=0.0).to(tl.float32)
         own_inverse, own_log, own_slope = inverse, log_sigma, sigma_slope
@@ -220,7 +226,7 @@ def _row(layouts: Sequence[Layout], n: int) -> int:
     """How many elements in a row have one value of every parameter; 0 where it is none, one, or too many."""
     sizes = {own.inner * (own.inner * own.numbers == n) for own in layouts if own.numbers > 1}
     size = sizes.pop() if len(sizes) == 1 else 0
-    return size if 1 < size <= BLOCK else 0
+    return size if 1 < size <= BLOCK and n <= BY_ROWS_UP_TO else 0
 
 
 def location(
@@ -267,6 +273,7 @@ def location(
         SHAPES=values[1],
         WIDE=n > 2**31 - BLOCK,
         ALONE=programs == 1,
+        BY_ROWS=row > 0,
         ROWS=BLOCK // tile,
         COLUMNS=tile,
     )
