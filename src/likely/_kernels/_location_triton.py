@@ -278,7 +278,7 @@ def location(
         COLUMNS=tile,
     )
     for slope, own, wide in zip(d_parameters, layouts, written, strict=True):
-        if slope is not wide:
+        if slope is not None and wide is not None and wide is not slope:
             parts = wide.view(-1, own.numbers, own.inner)
             torch.sum(parts, (0, 2), dtype=slope.dtype, out=slope.view(-1))
     if sums is None or programs == 1:
