@@ -127,6 +127,7 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
+@cache
 def triton_kernels(name: str) -> Any:
     """The module of the kernels on CUDA; Triton is imported when they are first used."""
     return import_module(f"{__package__}._{name}_triton")
@@ -177,7 +178,7 @@ def _write_head_slopes(head: Sequence[Tensor], d_raw: Tensor, slopes: Slopes) ->
     rows = features.view(-1, features.shape[-1])
     d_features, d_weight, d_bias = slopes
     if d_features is not None:
-        torch.mm(d_raw, weight, out=d_features.view_as(rows))
+        (torch.mm if len(weight) > 1 else torch.mul)(d_raw, weight, out=d_features.view_as(rows))
     if d_weight is not None:
         torch.mm(d_raw.t(), rows, out=d_weight)
     if d_bias is not None:
@@ -196,7 +197,7 @@ def fused_loss(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor
             moments.append(None)
             tensors.append(parameter)
     if torch.is_grad_enabled():
-        loss: Tensor = _Reduced.apply(job, moments, *tensors)
+        loss: Tensor = _apply(job, moments, *tensors)
         return loss
     return _run(job, moments, tensors, (False,) * len(tensors))[0]
 
@@ -226,6 +227,9 @@ class _Reduced(torch.autograd.Function):
             _, slopes, ctx.factor = _run(ctx.job, ctx.moments, ctx.saved_tensors, needs)
         grad = grad if ctx.factor is None else grad * ctx.factor
         return None, None, *with_target(multiplied(slopes, grad), needs)
+
+
+_apply = super(torch.autograd.Function, _Reduced).apply  # without looking for transforms, of which none is active here
 
 
 class _PerElement(torch.autograd.Function):

@@ -2,32 +2,36 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined"
 """Sums over the programs of a kernel, and products of gradients with a factor, in one launch each."""
 
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from likely._launch import Kernel
+
 BLOCK, WARPS = 1024, 8
 
 
+@Kernel
 @triton.jit
-def _add_up_kernel(losses, counts, slopes, loss, factor, slope, n, BLOCK: tl.constexpr):
+def _add_up_kernel(sums, loss, factor, first, second, n, BLOCK: tl.constexpr):
     index = tl.arange(0, BLOCK)
     mask = index < n
-    total = tl.sum(tl.load(losses + index, mask, other=0.0))
-    if counts is not None:
-        share = 1.0 / tl.maximum(tl.sum(tl.load(counts + index, mask, other=0.0)), 1.0)
+    total = tl.sum(tl.load(sums + index, mask, other=0.0))
+    if factor is not None:
+        share = 1.0 / tl.maximum(tl.sum(tl.load(sums + 2 * n + index, mask, other=0.0)), 1.0)
         tl.store(factor, share)
         total *= share
     tl.store(loss, total)
-    if slopes is not None:
-        tl.store(slope, tl.sum(tl.load(slopes + index, mask, other=0.0)))
+    if first is not None:
+        tl.store(first, tl.sum(tl.load(sums + n + index, mask, other=0.0)))
+    if second is not None:
+        tl.store(second, tl.sum(tl.load(sums + 2 * n + index, mask, other=0.0)))
 
 
+@Kernel
 @triton.jit
 def _rescale_kernel(values, factor, n, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     by = tl.load(factor).to(tl.float32)
@@ -43,26 +47,17 @@ def cores(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
 
 
-def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Return a context in which the tensor's device is the current one."""
-    elsewhere = tensor.is_cuda and tensor.get_device() != torch.cuda.current_device()
-    return torch.cuda.device_of(tensor) if elsewhere else nullcontext()
-
-
 def add_up(
-    losses: Tensor, counts: Tensor | None, slopes: Tensor | None, slope: Tensor | None
+    sums: Tensor, *, first: Tensor | None, second: Tensor | None = None, counted: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the sum of losses, divided by that of ``counts`` unless None, and one over the latter.
+    """Return the sum of losses, the first row of ``sums``; if ``counted``, over that of the last, with one over that.
 
-    The sum of ``slopes`` is written into ``slope``. One launch replaces several operations, each of which would take
-    the host as long.
+    The sums of the other rows are written into ``first`` and ``second``. One launch replaces several operations, each
+    of which would take the host as long.
     """
-    loss = losses.new_empty(())
-    factor = None if counts is None else losses.new_empty(())
-    with on_device(losses):
-        _add_up_kernel[(1,)](
-            losses, counts, slopes, loss, factor, slope, len(losses), BLOCK=triton.next_power_of_2(len(losses))
-        )
+    loss, factor = sums.new_empty(()), sums.new_empty(()) if counted else None
+    n = sums.shape[1]
+    _add_up_kernel(1, 4, (sums, loss, factor, first, second), n, BLOCK=triton.next_power_of_2(n))
     return loss, factor
 
 
@@ -70,5 +65,4 @@ def rescale_(values: Tensor, factor: Tensor) -> None:
     """Multiply in place; without a pass over memory where the factor is one."""
     n = values.numel()
     programs = min(triton.cdiv(n, BLOCK), 4 * cores(factor.device))  # few: most end at once, at a factor of one
-    with on_device(factor):
-        _rescale_kernel[(programs,)](values, factor, n, WIDE=n > 2**31 - BLOCK, BLOCK=BLOCK, num_warps=WARPS)
+    _rescale_kernel(programs, WARPS, (values, factor), n, WIDE=n > 2**31 - BLOCK, BLOCK=BLOCK)

@@ -13,8 +13,9 @@ import triton.language as tl
 from torch import Tensor
 
 from likely._kernels._formulas_triton import constrained
-from likely._kernels._reduce_triton import add_up, cores, on_device
+from likely._kernels._reduce_triton import add_up, cores
 from likely._kernels._softmax import Softmax
+from likely._launch import Kernel
 
 BLOCK, WARPS = 2048, 4
 
@@ -56,6 +57,7 @@ def _write_slopes(logits, slopes, classes, label, cold, norm, weight, SMOOTHING:
         tl.store(slopes + index, slope * weight * cold, mask)
 
 
+@Kernel
 @triton.jit
 def _softmax_kernel(
     logits,
@@ -134,29 +136,23 @@ def softmax_rows(
     rows, classes = logits.shape
     losses, slope = (logits.new_empty(rows, dtype=torch.float32) if forward else None for _ in range(2))
     block = min(BLOCK, triton.next_power_of_2(classes))
-    with on_device(logits):
-        _softmax_kernel[(rows,)](
-            logits,
-            target,
-            temperature,
-            weights,
-            norms,
-            losses,
-            d_logits,
-            slope,
-            classes,
-            logits.stride(0),
-            int(temperature.numel() > 1),
-            int(weights is not None and weights.numel() > 1),
-            0 if d_logits is None else d_logits.stride(0),
-            ignore_index,
-            SMOOTHING=smoothing,
-            BLOCK=block,
-            num_warps=max(1, min(WARPS, block // 256)),
-        )
+    _softmax_kernel(
+        rows,
+        max(1, min(WARPS, block // 256)),
+        (logits, target, temperature, weights, norms, losses, d_logits, slope),
+        classes,
+        logits.stride(0),
+        int(temperature.numel() > 1),
+        int(weights is not None and weights.numel() > 1),
+        0 if d_logits is None else d_logits.stride(0),
+        ignore_index,
+        SMOOTHING=smoothing,
+        BLOCK=block,
+    )
     return [losses, slope]
 
 
+@Kernel
 @triton.jit
 def _few_kernel(
     logits,
@@ -164,8 +160,7 @@ def _few_kernel(
     temperature,
     d_logits,
     d_temperature,
-    loss_sums,
-    kept_sums,
+    sums,
     rows,
     classes,
     ignored,
@@ -175,13 +170,20 @@ def _few_kernel(
     multiplier,
     CONSTRAINT: tl.constexpr,
     TEMPERATURES: tl.constexpr,
+    MEAN: tl.constexpr,
     ALONE: tl.constexpr,
     ROWS: tl.constexpr,
     CLASSES: tl.constexpr,
 ):
-    """Compute rows with few classes, several per block; slopes are those of the sum."""
+    """Compute rows with few classes, several per block; slopes are those of the sum, of a single program the mean's."""
     program, programs = tl.program_id(0), tl.num_programs(0)
     column = tl.arange(0, CLASSES)
+    if MEAN and ALONE:
+        labels = tl.zeros([ROWS], tl.float32)
+        for start in range(0, rows, ROWS):
+            index = start + tl.arange(0, ROWS)
+            labels += tl.where(tl.load(target + index, index < rows, other=ignored) != ignored, 1.0, 0.0)
+        multiplier /= tl.maximum(tl.sum(labels), 1.0)
     total = tl.zeros([ROWS], tl.float32)
     counted = tl.zeros([ROWS], tl.float32)
     slopes = tl.zeros([ROWS], tl.float32)
@@ -215,17 +217,12 @@ def _few_kernel(
             tl.store(d_logits + place, (p - label) * weight[:, None], mask)
         if d_temperature is not None and TEMPERATURES:
             tl.store(d_temperature + row, slope, inside)
-    loss = tl.sum(total)
-    if kept_sums is not None:
-        count = tl.sum(counted)
-        if ALONE:
-            count = tl.maximum(count, 1.0)
-            loss /= count
-            count = 1.0 / count
-        tl.store(kept_sums + program, count)
-    tl.store(loss_sums + program, loss)
-    if d_temperature is not None and not TEMPERATURES:
-        tl.store(d_temperature + program, tl.sum(slopes))
+    tl.store(sums + program, tl.sum(total))
+    if not ALONE:
+        tl.store(sums + programs + program, tl.sum(slopes))
+        tl.store(sums + 2 * programs + program, tl.sum(counted))
+    elif d_temperature is not None and not TEMPERATURES:
+        tl.store(d_temperature, tl.sum(slopes))
 
 
 def softmax_of_few_classes(
@@ -238,33 +235,24 @@ def softmax_of_few_classes(
     alone = rows * wide <= 1 << 14  # a single program for few rows, whose sums are final
     height = max(1, (4096 if alone else 1024) // wide)
     programs = 1 if alone else min(triton.cdiv(rows, height), 16 * cores(logits.device))
-    room = () if alone else (programs,)
-    loss, counts = logits.new_empty(room), logits.new_empty(room) if job.mean else None
+    sums = logits.new_empty(() if alone else (3, programs))
     shared = job.layout.numbers == 1
-    d_logits, slope = slopes
-    # Of a single temperature, the sums of each program.
-    sums = logits.new_empty(room) if shared and slope is not None and not alone else None
-    with on_device(logits):
-        _few_kernel[(programs,)](
-            logits,
-            target.long(),
-            raw,
-            d_logits,
-            slope if sums is None else sums,
-            loss,
-            counts,
-            rows,
-            classes,
-            job.ignore_index,
-            job.smoothing,
-            job.layout.low,
-            job.layout.width,
-            job.multiplier,
-            CONSTRAINT=job.layout.constraint,
-            TEMPERATURES=not shared,
-            ALONE=alone,
-            ROWS=height,
-            CLASSES=wide,
-            num_warps=16 if alone else 4,
-        )
-    return (loss, counts) if alone else add_up(loss, counts, sums, slope)
+    _few_kernel(
+        programs,
+        16 if alone else 4,
+        (logits, target.long(), raw, *slopes, sums),
+        rows,
+        classes,
+        job.ignore_index,
+        float(job.smoothing),
+        job.layout.low,
+        job.layout.width,
+        job.multiplier,
+        CONSTRAINT=job.layout.constraint,
+        TEMPERATURES=not shared,
+        MEAN=job.mean,
+        ALONE=alone,
+        ROWS=height,
+        CLASSES=wide,
+    )
+    return (sums, None) if alone else add_up(sums, first=slopes[1] if shared else None, counted=job.mean)

@@ -4,11 +4,11 @@
 
 import math
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from likely._launch import Kernel
 from likely.row_store._rule import Pair, Rule
 
 RMSPROP, ADAGRAD, SGD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -72,6 +72,7 @@ def _pace(length, old, strange, width, new_weight, eps, clip, RULE: tl.constexpr
     return mean, per_square
 
 
+@Kernel
 @triton.jit(do_not_specialize=["batch", "width"])  # one is not a special case
 def _move_kernel(
     index,
@@ -131,27 +132,21 @@ def move(rule: Rule, index: Tensor, grad: Tensor, table: Pair) -> None:
     columns = min(MAX_COLUMNS, triton.next_power_of_2(width))
     places = max(1, min(MAX_PLACES, TILE // columns))
     searched = triton.next_power_of_2(batch) if batch <= MAX_SEARCHED else 0
-    with torch.cuda.device_of(grad):
-        index = order = index.contiguous()
-        if not searched:
-            # 32-bit numbers are sorted in half the time; with a stable sort, sums have the order of the batch.
-            index, order = (index.int() if len(table.rows) <= _INT32 else index).sort(stable=True)
-        _move_kernel[(batch,)](
-            index,
-            order,
-            grad.contiguous(),
-            *table,
-            batch,
-            width,
-            rule.lr,
-            1 - rule.decay,
-            rule.eps,
-            math.inf if rule.clip is None else rule.clip,
-            rule.weight_decay,
-            RULE=rule.number,
-            DECAYS=rule.weight_decay != 0,
-            SEARCHED=searched,
-            PLACES=places,
-            COLUMNS=columns,
-            num_warps=4 if searched or columns > 128 else 1,
-        )
+    index = order = index.contiguous()
+    if not searched:
+        # 32-bit numbers are sorted in half the time; with a stable sort, sums have the order of the batch.
+        index, order = (index.int() if len(table.rows) <= _INT32 else index).sort(stable=True)
+    numbers = (rule.lr, 1 - rule.decay, rule.eps, math.inf if rule.clip is None else rule.clip, rule.weight_decay)
+    _move_kernel(
+        batch,
+        4 if searched or columns > 128 else 1,
+        (index, order, grad.contiguous(), *table),
+        batch,
+        width,
+        *map(float, numbers),
+        RULE=rule.number,
+        DECAYS=rule.weight_decay != 0,
+        SEARCHED=searched,
+        PLACES=places,
+        COLUMNS=columns,
+    )
