@@ -30,9 +30,10 @@ from likely._kernels._formulas_triton import (
     student_t_normaliser,
 )
 from likely._kernels._location import Location
-from likely._kernels._native import Layout, Slopes, partition
+from likely._kernels._native import Layout, Slopes
 from likely._kernels._reduce_triton import BLOCK, WARPS, add_up, cores
 from likely._launch import Kernel
+from likely._numerics.partition import partition
 
 PROGRAMS_PER_CORE = 32
 ALONE = 16 * BLOCK  # largest number of elements for a single program, whose sums are final

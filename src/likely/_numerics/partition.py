@@ -23,7 +23,11 @@ import math
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.polynomial import Chebyshev, Polynomial
+from numpy.polynomial.chebyshev import cheb2poly
+from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._numerics.special import with_slopes
@@ -108,3 +112,26 @@ def _tables(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
     if device.type == "cpu" or torch.compiler.is_compiling():
         return _copies(dtype, device)
     return _kept_copies(dtype, device)
+
+
+@cache
+def partition(parts: int, terms: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """log Z's series cut into parts on which few powers are enough.
+
+    Q and R as (power, piece · parts + part), Q in x from -1 to 1 across its part, R in b.
+
+    >>> q, r = partition(4, 10)
+    >>> q.shape, r.shape
+    ((10, 16), (3, 16))
+    """
+    ends = np.linspace(0, 1, parts + 1)
+    pieces, factors = COEFFICIENTS["Q_SINGLE"], COEFFICIENTS["R_SINGLE"]
+    q, r = np.zeros((terms, 4 * parts)), np.zeros((len(factors[0]), 4 * parts))
+    for piece, (series, factor) in enumerate(zip(pieces, factors, strict=True)):
+        whole = Chebyshev(series, domain=[0, 1])
+        powers = Chebyshev(factor, domain=[0, 1]).convert(kind=Polynomial).coef
+        for part in range(parts):
+            coefficients = cheb2poly(Chebyshev.interpolate(whole, terms - 1, domain=ends[part : part + 2]).coef)
+            q[: len(coefficients), piece * parts + part] = coefficients
+            r[: len(powers), piece * parts + part] = powers
+    return q.astype(np.float32), r.astype(np.float32)

@@ -93,9 +93,9 @@ def _torch() -> Section:
 
 def _kernels() -> Section:
     """The compiled library in use for each C++ file, and Triton's version."""
-    from likely._kernels import _native
+    from likely._native import load
 
-    loaded = {source: _native.load(source) for source in SOURCES}
+    loaded = {source: load(source) for source in SOURCES}
     files = {source: ABSENT if library is None else Path(library._name).name for source, library in loaded.items()}
     return {**files, "triton": version("triton") or ABSENT}
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from likely._kernels._native import load
+from likely._native import load
 from likely._typing import Array, Index, Values
 from likely.outliers._columns import Columns
 from likely.outliers._row_scores import Histograms, Nearest, Tails
