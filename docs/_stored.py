@@ -61,9 +61,19 @@ def renewed(text: str) -> str:
 
 def result(file: str) -> dict[str, Any]:
     """The result of a benchmark or, by a name that no benchmark has, of a table or figure of the paper."""
+    return record(file)["result"]
+
+
+def record(file: str) -> dict[str, Any]:
+    """What is stored of a benchmark, a table or a figure."""
     path = BENCHMARKS / f"{file}.json"
-    stored = json.loads((path if path.exists() else PAPER / f"{file}.json").read_text(encoding="utf-8"))
-    return stored["result"]
+    return json.loads((path if path.exists() else PAPER / f"{file}.json").read_text(encoding="utf-8"))
+
+
+def machine(file: str) -> str:
+    """The processor that a benchmark was run on, in words."""
+    cores = record(file)["machine"]["cores"]
+    return {1: "one Xeon core", 2: "two Xeon cores"}.get(cores, f"{cores} Xeon cores")
 
 
 def bars(file: str) -> dict[str, Bar]:
@@ -448,7 +458,7 @@ VERSUS: dict[str, Callable[[], tuple[str, str, str, str]]] = {
 
 def comparison_block() -> str:
     """What people use today beside what is here, ties and losses included."""
-    return markdown(HEADER, list(comparison(rows, bars)))
+    return markdown(HEADER, list(comparison(rows, bars, machine)))
 
 
 def ties_block() -> str:
@@ -479,6 +489,7 @@ def versus_block(library: str) -> str:
 
 
 BLOCKS: dict[str, Callable[..., str]] = {
+    "machine": machine,
     "bar": bar_block,
     "bound": bound_block,
     "bars": bars_block,

@@ -16,8 +16,8 @@ from experiments.paper._rule import Interval, mean, ratio
 
 Rows = Callable[[str, str], list[dict[str, Any]]]
 Figures = Callable[[str], dict[str, Any]]
+Machine = Callable[[str], str]  # in words, that of a record
 HEADER = ["job", "today", "here, by how much", "where not", "measured by"]
-MACHINES = {"losses-arm": "two ARM cores", "losses": "one Xeon core", "losses-h200": "an H200"}
 
 
 def gain(interval: Interval, digits: int) -> str:
@@ -46,27 +46,28 @@ def judged(better: bool, worse: bool) -> str:
     return "better" if better else "worse" if worse else "a tie"
 
 
-def comparison(rows: Rows, bars: Figures) -> Iterator[list[str]]:
+def comparison(rows: Rows, bars: Figures, machine: Machine) -> Iterator[list[str]]:
     """The rows of the table, in the order of the jobs."""
-    yield from losses(bars)
-    yield from calibration(rows, bars)
-    yield from linear(rows, bars)
+    yield from losses(bars, machine)
+    yield from calibration(rows, machine)
+    yield from linear(rows, bars, machine)
     yield from tables(rows)
     yield from forecasts(rows, bars)
     yield from outliers(rows)
     yield from labels(rows)
-    yield from row_store(bars)
+    yield from row_store(bars, machine)
 
 
-def losses(bars: Figures) -> Iterator[list[str]]:
+def losses(bars: Figures, machine: Machine) -> Iterator[list[str]]:
     """Speed of the losses, on the slowest and on the fastest machine."""
+    machines = {"losses-arm": "two ARM cores", "losses": machine("losses"), "losses-h200": "an H200"}
     for job, today, figure, by_hand in (
         ("robust loss ρ(α, σ)", "its published formulas in torch", "ρ: faster than as published", ", ρ"),
         ("normal loss with a scale", "`GaussianNLLLoss`", "normal: faster than GaussianNLLLoss", ""),
     ):
         times = {
-            machine: bars(file)[f"{'NVIDIA H200' if file.endswith('h200') else 'CPU'}, {figure}"].value
-            for file, machine in MACHINES.items()
+            name: bars(file)[f"{'NVIDIA H200' if file.endswith('h200') else 'CPU'}, {figure}"].value
+            for file, name in machines.items()
         }
         slow, fast = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         text = f"{times[slow]:.0f} × faster on {slow}, {times[fast]:.0f} × on {fast}"
@@ -87,14 +88,14 @@ def losses(bars: Figures) -> Iterator[list[str]]:
     yield ["linear softmax", "cut-cross-entropy", rest, "H200 only", "`losses`"]  # fmt: skip
 
 
-def calibration(rows: Rows, bars: Figures) -> Iterator[list[str]]:
+def calibration(rows: Rows, machine: Machine) -> Iterator[list[str]]:
     """One temperature by time, and the best of several methods by likelihood."""
     table = {row["what"]: row for row in rows("calibration", "50,000 × 1,000")}
     ours = table["likely GlobalTemperature"]
     for name in ("scikit-learn", "probmetrics"):
         row = table[f"{name} temperature"]
         spread = f"± {row['spread'] / ours['seconds']:.1f}" if row["runs"] > 1 else "timed once"
-        text = f"{row['seconds'] / ours['seconds']:.1f} × faster ({spread}), one Xeon core"
+        text = f"{row['seconds'] / ours['seconds']:.1f} × faster ({spread}), {machine('calibration')}"
         yield ["one temperature", name, text, "one size: 50,000 × 1,000 logits", "`calibration`"]
     by_network: dict[str, list[float]] = {}
     for row in rows("composition", "Test NLL by calibration rows"):
@@ -105,14 +106,14 @@ def calibration(rows: Rows, bars: Figures) -> Iterator[list[str]]:
     yield ["calibrated probabilities", "probmetrics, its best", text, "ECE was not compared", "`composition`"]
 
 
-def linear(rows: Rows, bars: Figures) -> Iterator[list[str]]:
+def linear(rows: Rows, bars: Figures, machine: Machine) -> Iterator[list[str]]:
     """Test errors on real sets, and times."""
     table, figures = rows("linear", "Test error"), bars("linear")
     for name, ours in (("RidgeCV", "Dynamic Ridge"), ("LassoCV", "Dynamic Lasso")):
         times = f"at least {figures[f'{ours}, faster than {name}'].value:.2g} × faster"
         error = quotient([row[ours] for row in table], [row[name] for row in table], 3)
         text = f"{times}; error {error}, {len(table)} sets"
-        yield ["regularised linear models", f"`{name}`", text, "one Xeon core only", "`linear`"]
+        yield ["regularised linear models", f"`{name}`", text, f"{machine('linear')} only", "`linear`"]
     case = figures["robust regression, error over the best peer's"].case
     worst = re.sub(r"^d (\d+), Y (\d+%)$", r"columns \1, wrong targets \2", case)
     robust = figures["robust regression, error over the best peer's"].value
@@ -210,11 +211,11 @@ def labels(rows: Rows) -> Iterator[list[str]]:
         ]
 
 
-def row_store(bars: Figures) -> Iterator[list[str]]:
+def row_store(bars: Figures, machine: Machine) -> Iterator[list[str]]:
     """Updates of data parameters."""
     figures, other = bars("tables"), bars("tables-h200")
     for name in ("dense Adam", "SparseAdam"):
         bar = figures[f"CPU, faster than {name}"]
-        text = f"{bar.value:.1f} × faster (± {bar.spread:.1f}), one Xeon core"
+        text = f"{bar.value:.1f} × faster (± {bar.spread:.1f}), {machine('tables')}"
         lost = f"only {other[f'CPU, faster than {name}'].value:.1f} × faster with a small table on 16 Xeon cores"
         yield ["a parameter per row, 1.3 million rows", name, text, lost, "`tables`"]

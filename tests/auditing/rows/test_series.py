@@ -66,6 +66,13 @@ def test_a_step_of_a_series_is_judged_by_both_sides() -> None:
     assert not set(range(104, 107)) & set(listed(table))
 
 
+def test_rows_without_a_time_or_a_name_are_in_no_series() -> None:
+    table = countries()
+    table.loc[[5, 123], "year"] = np.nan
+    table.loc[[9, 200], "country"] = None
+    assert not listed(table)
+
+
 def test_a_table_without_times_has_no_series() -> None:
     rng = np.random.default_rng(0)
     crossed = pd.DataFrame({"shop": np.repeat(list("abcdefghij"), 30), "size": np.tile(np.arange(30.0), 10)})

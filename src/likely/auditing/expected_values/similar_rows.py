@@ -97,14 +97,16 @@ class Series(NamedTuple):
             if len(np.unique(pairs)) < _ONCE * rows:
                 continue
             order = np.argsort(pairs, kind="stable")
+            order = order[~np.isnan(z[order][:, [own, time]]).any(1)]
             ordered = pd.Series(order).groupby(codes[own][order])
-            near = np.array([ordered.shift(step, fill_value=rows) for step in (2, 1, -1, -2)])
-            points, beside = np.pad(z, ((0, 1), (0, 0)), constant_values=np.nan), np.full((4, rows + 1), rows)
-            beside[:, order] = near
+            points = np.pad(z, ((0, 1), (0, 0)), constant_values=np.nan)
+            beside = np.full((4, rows + 1), rows)
+            beside[:, order] = [ordered.shift(step, fill_value=rows) for step in (2, 1, -1, -2)]
             series = cls(points, beside, np.ones((rows + 1, 1)))
             off = pd.DataFrame(np.abs(series.deviations(points, np.arange(rows + 1))[1]))
-            left, usual = off.median(), np.nanmedian(np.abs(z - np.nanmedian(z, 0)), 0)
-            told = (left > 0) & (left <= _SMOOTH * usual) & ~np.array(words)
+            left, most = off.median(), _SMOOTH * np.nanmedian(np.abs(z - np.nanmedian(z, 0)), 0)
+            told = (left > 0) & (left <= most) & ~np.array(words)
+            told[time] = False
             # Beside the ends of a series are fewer rows, which tell less.
             scale = off.groupby((beside < rows).sum(0)).transform("median").clip(lower=left, axis=1)
             return series._replace(scale=np.where(told, _DEVIATION * scale, np.nan))
@@ -119,7 +121,7 @@ class Series(NamedTuple):
         earliest, before, after, latest = self.points[self.beside[:, rows]]
         guesses = np.array([(before + after) / 2, 2 * before - earliest, 2 * after - latest])
         nearest = np.nan_to_num(np.abs(guesses - z), nan=np.inf).argmin(0)
-        expected = np.take_along_axis(guesses, nearest[None], 0)[0]
+        expected = np.choose(nearest, guesses)
         return expected, (z - expected) / self.scale[rows]
 
 
