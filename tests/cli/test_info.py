@@ -73,7 +73,7 @@ def test_what_fails_is_reported_and_the_rest_is_there(monkeypatch: pytest.Monkey
 def test_kernels_are_named_by_file_and_their_absence_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     present = _native.library() is not None
     assert all(str(name).endswith(".so") for name in list(info._kernels().values())[:-1]) == present
-    monkeypatch.setattr(_native, "load", lambda source: None)
+    monkeypatch.setattr("likely._native.load", lambda source: None)
     kernels = info._kernels()
     assert [kernels[source] for source in info.SOURCES] == [info.ABSENT] * len(info.SOURCES)
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from kernels.cases import KINDS, SHAPED, assert_close, draw, in_double
 from likely._kernels import _native
+from likely._numerics.partition import partition
 from pairwise import together
 
 HERE = Path(__file__)
@@ -61,7 +62,7 @@ def location(program: list[str], kind: str, inputs: list[Tensor]) -> list[Tensor
     """The mean, the gradients of all but the target, and every NLL."""
     prediction, target, scale, *rest = inputs
     (shape,) = rest or [torch.ones(1)]
-    tables = [torch.from_numpy(t) for t in _native.partition(_native.PARTS, _native.TERMS)]
+    tables = [torch.from_numpy(t) for t in partition(_native.PARTS, _native.TERMS)]
     n = len(prediction)
     arguments = [_native.KINDS.index(kind), n, len(scale), len(shape)]
     return run(program, arguments, [prediction, target, scale, shape, *tables], [1, n, len(scale), len(shape), n])

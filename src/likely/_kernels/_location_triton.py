@@ -37,31 +37,18 @@ from likely._numerics.partition import partition
 
 PROGRAMS_PER_CORE = 32
 ALONE = 16 * BLOCK  # largest number of elements for a single program, whose sums are final
-BY_ROWS_UP_TO = 1 << 20  # elements up to which blocks of whole rows, which spare a launch, were tried
 
 # In the order of likely._kernels.KINDS.
 NORMAL, LAPLACE, STUDENT_T = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 ROBUST, BERNOULLI = tl.constexpr(3), tl.constexpr(4)
-GROUPS, OF_ROWS = tl.constexpr(2), tl.constexpr(3)  # 0, one value; 1, one per element
+GROUPS = tl.constexpr(2)  # values of a parameter: 0, one; 1, one per element; 2, one per group
 
 
 @triton.jit
-def _read(raw, index, mask, row, inner, numbers, CONSTRAINT: tl.constexpr, low, width, VALUES: tl.constexpr):
+def _read(raw, index, mask, inner, numbers, CONSTRAINT: tl.constexpr, low, width, VALUES: tl.constexpr):
     """Return the values of a parameter for the elements of a block, and their slopes in the raw numbers."""
-    if VALUES == OF_ROWS:
-        value = tl.load(raw + row, row < numbers, other=1.0)
-    else:
-        value = tl.load(raw + ((index // inner) % numbers if VALUES == GROUPS else index), mask, other=1.0)
-    return constrained(value.to(tl.float32), low, width, CONSTRAINT)
-
-
-@triton.jit
-def _write(slopes, slope, index, mask, row, numbers, VALUES: tl.constexpr):
-    """Write the slopes of a parameter, added up over each row if it has one value per row."""
-    if VALUES == OF_ROWS:
-        tl.store(slopes + row, tl.sum(tl.where(mask, slope, 0.0), 1, keep_dims=True), row < numbers)
-    else:
-        tl.store(slopes + index, slope, mask)
+    place = (index // inner) % numbers if VALUES == GROUPS else index
+    return constrained(tl.load(raw + place, mask, other=1.0).to(tl.float32), low, width, CONSTRAINT)
 
 
 @triton.jit
@@ -116,7 +103,6 @@ def _location_kernel(
     q_table,
     r_table,
     n,
-    columns,
     constant,
     factor,
     scale_inner,
@@ -134,9 +120,7 @@ def _location_kernel(
     SHAPES: tl.constexpr,
     WIDE: tl.constexpr,
     ALONE: tl.constexpr,
-    BY_ROWS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """Write losses, or their sum per program, and slopes; those of a parameter with one number as sums too."""
     program, programs = tl.program_id(0), tl.num_programs(0)
@@ -148,30 +132,23 @@ def _location_kernel(
     if shape is not None:
         phi, phi_slope = constrained(tl.load(shape).to(tl.float32), shape_low, shape_width, SHAPE_CONSTRAINT)
         log_z, log_z_slope = _normaliser(phi, q_table, r0, r1, r2, s0, s1, s2, KIND)
-    total = tl.zeros([ROWS, COLUMNS], tl.float32) if BY_ROWS else tl.zeros([COLUMNS], tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
     scale_total, shape_total = total, total
-    for block in range(program, tl.cdiv(n, ROWS * columns), programs):
-        if BY_ROWS:
-            row = block * ROWS + tl.arange(0, ROWS)[:, None]
-            column = tl.arange(0, COLUMNS)[None, :]
-            index = row * columns + column
-            mask = (column < columns) & (index < n)
-        else:  # in two dimensions ρ would take three times as long
-            row = (block.to(tl.int64) if WIDE else block) * COLUMNS
-            index = row + tl.arange(0, COLUMNS)
-            mask = index < n
+    for block in range(program, tl.cdiv(n, BLOCK), programs):
+        index = (block.to(tl.int64) if WIDE else block) * BLOCK + tl.arange(0, BLOCK)
+        mask = index < n
         y = tl.load(target + index, mask, other=0.0).to(tl.float32)
         x = tl.load(prediction + index, mask, other=0.0).to(tl.float32)
         own_inverse, own_log, own_slope = inverse, log_sigma, sigma_slope
         if SCALES:
             own_sigma, own_slope = _read(
-                scale, index, mask, row, scale_inner, scale_numbers, SCALE_CONSTRAINT, scale_low, scale_width, SCALES
+                scale, index, mask, scale_inner, scale_numbers, SCALE_CONSTRAINT, scale_low, scale_width, SCALES
             )
             own_inverse, own_log = fast_reciprocal(own_sigma), fast_log2(own_sigma) * LN2 + constant
         own_phi, own_phi_slope, own_z, own_z_slope = phi, phi_slope, log_z, log_z_slope
         if SHAPES:
             own_phi, own_phi_slope = _read(
-                shape, index, mask, row, shape_inner, shape_numbers, SHAPE_CONSTRAINT, shape_low, shape_width, SHAPES
+                shape, index, mask, shape_inner, shape_numbers, SHAPE_CONSTRAINT, shape_low, shape_width, SHAPES
             )
             own_z, own_z_slope = _normaliser(own_phi, q_table, r0, r1, r2, s0, s1, s2, KIND)
         if KIND == BERNOULLI:  # a logit over a temperature has no normaliser
@@ -197,12 +174,12 @@ def _location_kernel(
             tl.store(d_prediction + index, -weight * slope * own_inverse, mask)
         if d_scale is not None:
             if SCALES:
-                _write(d_scale, scale_slope, index, mask, row, scale_numbers, SCALES)
+                tl.store(d_scale + index, scale_slope, mask)
             else:
                 scale_total += tl.where(mask, scale_slope, 0.0)
         if d_shape is not None:
             if SHAPES:
-                _write(d_shape, weight * shape_slope, index, mask, row, shape_numbers, SHAPES)
+                tl.store(d_shape + index, weight * shape_slope, mask)
             else:
                 shape_total += tl.where(mask, weight * shape_slope, 0.0)
     if sums is not None:
@@ -218,16 +195,9 @@ def _tables(device: torch.device) -> tuple[Tensor, ...]:
     return tuple(torch.from_numpy(t).to(device) for t in partition(PARTS.value, TERMS.value))
 
 
-def _values(layout: Layout, n: int, row: int) -> int:
+def _values(layout: Layout, n: int) -> int:
     """How many values of a parameter there are for n elements: one, one per element, or one per group."""
-    return 0 if layout.numbers == 1 else 1 if layout.numbers == n else OF_ROWS.value if row else GROUPS.value
-
-
-def _row(layouts: Sequence[Layout], n: int) -> int:
-    """How many elements in a row have one value of every parameter; 0 where it is none, one, or too many."""
-    sizes = {own.inner * (own.inner * own.numbers == n) for own in layouts if own.numbers > 1}
-    size = sizes.pop() if len(sizes) == 1 else 0
-    return size if 1 < size <= BLOCK and n <= BY_ROWS_UP_TO else 0
+    return 0 if layout.numbers == 1 else 1 if layout.numbers == n else GROUPS.value
 
 
 def location(
@@ -244,15 +214,11 @@ def location(
     prediction = tensors[0]
     n = prediction.numel()
     scale, shape = layouts = (*job.layouts, Layout())[:2]
-    row = _row(layouts, n)
-    columns = row or BLOCK
-    tile = triton.next_power_of_2(columns)
-    blocks = triton.cdiv(n, BLOCK // tile * columns)
-    programs = 1 if n <= ALONE else min(blocks, PROGRAMS_PER_CORE * cores(prediction.device))
+    programs = 1 if n <= ALONE else min(triton.cdiv(n, BLOCK), PROGRAMS_PER_CORE * cores(prediction.device))
     d_prediction, *d_parameters = (*slopes, None)[:3]
     room = () if programs == 1 else (3, programs)
     sums = prediction.new_empty(room, dtype=torch.float32) if losses is None else None
-    values = [_values(own, n, row) for own in layouts]
+    values = [_values(own, n) for own in layouts]
     pairs = list(zip(d_parameters, values, strict=True))
     written = [
         prediction.new_empty(n, dtype=torch.float32) if s is not None and value == GROUPS.value else s
@@ -264,7 +230,6 @@ def location(
         WARPS,
         (*data, upstream, losses, sums, d_prediction, *written, *tables),
         n,
-        columns,
         job.constant,
         job.factor,
         *scale,
@@ -274,9 +239,7 @@ def location(
         SHAPES=values[1],
         WIDE=n > 2**31 - BLOCK,
         ALONE=programs == 1,
-        BY_ROWS=row > 0,
-        ROWS=BLOCK // tile,
-        COLUMNS=tile,
+        BLOCK=BLOCK,
     )
     for slope, own, wide in zip(d_parameters, layouts, written, strict=True):
         if slope is not None and wide is not None and wide is not slope:

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from likely._kernels import _native, applies
+from likely._kernels import applies
+from likely._native import load
 from likely._typing import FilePath
 from likely._validation import check_floating, check_index, may_look, transformed
 from likely.row_store._file import File
@@ -314,7 +315,7 @@ class _Rule(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the library for this processor, or None."""
-    native = _native.load("row_store/rule")
+    native = load("row_store/rule")
     if native:
         native.likely_move_rows.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 5 + [ctypes.c_int64]
     return native

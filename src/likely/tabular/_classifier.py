@@ -1,6 +1,6 @@
 """A classifier for tables of mixed columns, with calibrated probabilities."""
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,6 @@ from likely.tabular._stack import fit_stack, pool_classes
 from likely.tabular._table_estimator import TableEstimator
 
 
-@dataclass(eq=False, repr=False)
 class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
     r"""Predicts calibrated class probabilities for the rows of a table with numbers, categories, dates and gaps.
 
@@ -59,15 +58,6 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
     >>> model.predict(X[[0, 60, 140]])
     array([0, 1, 2])
     """
-
-    model: Any = "auto"
-    _: KW_ONLY
-    cv: Any = None
-    time_limit: float | None = None
-    device: Any = None
-    n_jobs: int | None = None
-    random_state: Any = None
-    verbose: Any = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:

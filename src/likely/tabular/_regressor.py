@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -69,7 +69,7 @@ class Forecast(NamedTuple):
         return self.model.conformity(y, **self.parameters)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LikelihoodRegressor(DistributionRegressor, TableEstimator):
     r"""Predicts a distribution :math:`p(y \mid x)` for the rows of a table with numbers, categories, dates and gaps.
 
@@ -122,16 +122,8 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
     (array([-1.,  1.]), array([0.1, 0.5]))
     """
 
-    model: Any = "auto"
-    _: KW_ONLY
     likelihood: str = "auto"
     scale: str = "predicted"
-    cv: Any = None
-    time_limit: float | None = None
-    device: Any = None
-    n_jobs: int | None = None
-    random_state: Any = None
-    verbose: Any = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
@@ -32,17 +33,19 @@ FOLDS, FOLDS_OF_MANY, MANY_ROWS = 5, 3, 200_000  # number of folds, and the smal
 MAX_DENSE = 200_000_000  # largest number of values in a sparse table that is made dense
 
 
+@dataclass(eq=False, repr=False)
 class TableEstimator(BaseEstimator):
     """An estimator that combines members of different kinds, fitted to one table."""
 
-    model: Any
-    cv: Any
-    time_limit: float | None
-    device: Any
-    n_jobs: int | None
-    random_state: Any
-    verbose: Any
-    _device: str = "cpu"  # of kernels and networks; a loaded model is on the CPU
+    model: Any = "auto"
+    _: KW_ONLY
+    cv: Any = None
+    time_limit: float | None = None
+    device: Any = None
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: Any = 0
+    _device = "cpu"  # of kernels and networks; a loaded model is on the CPU
 
     def _gather(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
         """Return the arguments of a fit in memory, sampled where the table is not."""
