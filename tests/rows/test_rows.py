@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 import torch
 
+from likely._numerics.significance import held_out_gain
 from likely._rows.blocks import Rows, row_blocks
 from likely._rows.contents import contents, exact_keys, fold_numbers, row_keys, splits_of
-from likely._solvers.selection import held_out_gain
 
 
 def table(n: int = 2000, columns: int = 3) -> np.ndarray:

@@ -8,10 +8,10 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import Lasso
 
+from likely._numerics.significance import held_out_gain
 from likely._solvers.canonical import canonical
 from likely._solvers.design import Design, standardized
 from likely._solvers.ridge import Ridge, RidgeEvidence
-from likely._solvers.selection import held_out_gain
 from likely._solvers.sparse import Slab, Spectrum, Start, lasso_by_validation, reweighted_lasso, solve_lasso, spike_slab
 from likely.linear._ridge import relevant
 from pairwise import together

@@ -20,17 +20,15 @@ from likely._rows.reading.read_table import read_table, source_name
 from likely._rows.reading.table import Table, counted, listed, readable
 from likely._rows.sources import Source, is_one_file, source_of
 from likely._typing import Index
-from likely.auditing._row_checks import MAX_COPIED, ROW_CHECKS, CopyCheck, RowCheck, Scorer, framed
-from likely.auditing.checks import SAMPLE_CHECKS
+from likely.auditing._checks import MAX_COPIED, ROW_CHECKS, SAMPLE_CHECKS, CopyCheck, RowCheck, Scorer, framed
 from likely.auditing.checks.copies import find_twins
 from likely.auditing.checks.faulty_columns import WORDS
 from likely.auditing.columns.kinds import Columns, StandIns, Words, read_columns
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
-from likely.auditing.odd_rows.one_cause_per_row import one_entry_per_row
 from likely.auditing.results.accepted import Accepted, Earlier, RowNames
 from likely.auditing.results.audit import Audit, Compare, LongAudit, Progress
-from likely.auditing.results.finding import Finding, each_once
+from likely.auditing.results.finding import Finding, each_once, one_entry_per_row
 from likely.auditing.sample import Sample, Told
 
 TASKS = ("auto", "classification", "regression")

@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._solvers.selection import held_out_gain
+from likely._numerics.significance import held_out_gain
 from likely.calibration._calibrator import Calibrator, LabelledLogits
 from likely.calibration._classic import IsotonicCalibration, PlattScaling
 from likely.calibration._held_out import Chain, CrossFits, HeldOutRows

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from likely._numerics.significance import held_out_gain
 from likely._rows.blocks import Rows, moments
 from likely._rows.contents import contents, fold_numbers
 from likely._solvers.evidence import Evaluate
-from likely._solvers.selection import held_out_gain
 from likely._solvers.training import train
 from likely._typing import Array
 from likely.constraints import ShiftedSoftplus
@@ -80,7 +80,7 @@ class DeepCalibrator:
             pending[:] = u, (slope * inside / inside.sum()).to(u)
             held = (nll * (out > 0)).double().sum(0)
             at_start[:] = at_start or [held]
-            gain = held_out_gain(at_start[0] - held, counts)
+            gain = held_out_gain((at_start[0] - held).cpu(), counts)
             return torch.tensor([-gain.sure(self.margin)], dtype=torch.float64)
 
         history = train(

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from likely._numerics.significance import held_out_gain
 from likely._rows.blocks import Rows
 from likely._rows.contents import contents, fold_numbers, splits_of
 from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
-from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.calibration._row_factor import LINK, DeepCalibrator
 from likely.calibration._scale import Forecasts, ScaleCalibrator, common_scale

@@ -12,9 +12,9 @@ from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
+from likely._numerics.significance import held_out_gain
 from likely._rows.reading.read_table import source_name
 from likely._rows.sources import Source
-from likely._solvers.selection import held_out_gain
 from likely.calibration import METHODS, SCALE_METHODS, Calibrator, compose, make_calibrator, save
 from likely.cli.outputs import Names, Outputs, check_output, read_outputs, several_files
 from likely.metrics import expected_calibration_error, negative_log_likelihood, quantile_calibration_error

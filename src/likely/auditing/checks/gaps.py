@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2_contingency, fisher_exact, mannwhitneyu
 
+from likely._numerics.significance import SURE, holm
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
 from likely._typing import Array, Mask
-from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import Columns, Words, ranked
 from likely.auditing.results.finding import Finding, number, percent
 

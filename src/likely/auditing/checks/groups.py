@@ -8,9 +8,9 @@ import pandas as pd
 from scipy.stats import ttest_ind
 from sklearn.tree import DecisionTreeRegressor
 
+from likely._numerics.significance import SURE, holm
 from likely._page import Table
 from likely._typing import Array, Mask, Places
-from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import Columns, as_numbers
 from likely.auditing.results.finding import Finding, number
 from likely.auditing.sample import Sample

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from likely._numerics.significance import SURE, holm
 from likely._page import Table
 from likely._rows.reading.table import listed
 from likely._typing import Array
-from likely.auditing.checks.significance import SURE, holm
 from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
 from likely.auditing.results.finding import Finding, number
 

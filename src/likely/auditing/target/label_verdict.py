@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_softmax
 
-from likely._typing import Array, Floats, Places
-from likely.auditing.target.held_out import (
-    SCALES,
-    Predictable,
-    at_labels,
-    beats,
-    fold_out,
-    mixed,
-    predictable_labels,
-    scaled_likelihoods,
-)
+from likely._numerics.significance import held_out_gain
+from likely._typing import Array, Floats, Mask, Places
+from likely.auditing.target.held_out import fold_out
 from likely.calibration import FeatureTemperature
 
 LEAST = 0.01  # the share of wrong labels that is assumed where the data do not speak for more
 MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict
 HARD = 0.2  # of the labels may differ from predictions; of more, wrong ones cannot be told from uncertain ones
 _STEPS = 100
-_GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains: two standard errors
+_GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains; standard errors of other gains
+SCALES = np.exp(np.arange(-4.0, 5.0, 0.15))  # that logits of unit deviation are multiplied by
+_EM_STEPS = 50
+_ROWS, _NUMBERS = 20_000, 1_000_000  # rows that speak for all, and numbers of a matrix of their probabilities
+
+
+class Predictable(NamedTuple):
+    """Whether the labels can be predicted, and for each class, whether it can be told from the others."""
+
+    labels: bool
+    classes: Mask
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def judge_labels(logits: Floats, y: Places, features: Floats | None = None, seed
         right = 1 - _posterior(np.exp(at_labels(log_p, y)), share, classes)
         own = _temperatures(z, y, features, right, seed)
         calibrated = log_softmax(z.astype(np.float64) / own[:, None], axis=1)
-        if beats(right * at_labels(calibrated - log_p, y)):
+        if _sure(right * at_labels(calibrated - log_p, y)):
             temperature, log_p = own, calibrated
     q = np.exp(at_labels(log_p, y))
     for _ in range(_STEPS):
@@ -187,3 +189,58 @@ def _given(q: Array, share: float, classes: int) -> Array:
 def _posterior(q: Array, share: float, classes: int) -> Array:
     """P(wrong), where a right label has probability q and a wrong one is any of the others."""
     return share * (1 - q) / (classes - 1) / np.maximum(_given(q, share, classes), 1e-300)
+
+
+def predictable_labels(logits: Floats, y: Places, seed: int = 0) -> Predictable:
+    r"""Do probabilities from these logits beat the shares of the classes by two standard errors?
+
+    The probabilities are :math:`(1 - w) \pi + w\,\mathrm{softmax}(s z)`, with the shares :math:`\pi` of the classes and
+    the best w and s: logits that are sure of what they do not know get a small w, and lose nothing. A class can be told
+    from the others if the same holds for "this class or not". The logits are of a model that was not fitted to these
+    rows.
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, 500)
+    >>> predictable_labels(9 * rng.normal(size=(500, 3)), y).labels
+    False
+    >>> predictable_labels(np.eye(3)[y] + rng.normal(size=(500, 3)), y).classes
+    array([ True,  True,  True])
+    """
+    z, labels, likelihood, _ = scaled_likelihoods(logits, y, seed)
+    classes = z.shape[1]
+    share = (np.bincount(labels, minlength=classes) + 0.5) / (len(labels) + 0.5 * classes)
+    weight, best = mixed(likelihood, share[labels])
+    p = (1 - weight) * share + weight * np.exp(log_softmax(SCALES[best] * z, axis=1))
+    other = np.log(np.maximum(1 - p, 1e-12) / np.maximum(1 - share, 1e-12))
+    gain = np.where(labels[:, None] == np.arange(classes), np.log(p / share), other)
+    # Logits that are the same for all rows may smooth the shares well, and still tell no row from another.
+    same = np.maximum(np.log(p.mean(0) / share), 0)[labels]
+    return Predictable(_sure(at_labels(gain, labels) - same), np.array([_sure(own) for own in gain.T]))
+
+
+def at_labels(values: Array, y: Places) -> Array:
+    """Of each row the value of its label."""
+    return values[np.arange(len(y)), y]
+
+
+def scaled_likelihoods(logits: Floats, y: Places, seed: int) -> tuple[Array, Places, Array, float]:
+    """Logits of some rows, in units of their deviation, the labels, their likelihood at each scale, and the unit."""
+    some = np.random.RandomState(seed).permutation(len(y))[: max(min(_ROWS, _NUMBERS // logits.shape[1]), 1_000)]
+    z, labels = logits[some].astype(np.float64), y[some]
+    unit = max(float(np.std(z - z.mean(1, keepdims=True))), 1e-12)
+    likelihood = np.exp([at_labels(log_softmax(z * (scale / unit), axis=1), labels) for scale in SCALES])
+    return z / unit, labels, likelihood, unit
+
+
+def mixed(likelihood: Array, background: Array) -> tuple[float, int]:
+    """The weight of the likelihoods beside the background, by EM, in the row in which the mixture is likeliest."""
+    weight = np.full((len(likelihood), 1), 0.5)
+    for _ in range(_EM_STEPS):
+        part = weight * likelihood
+        weight = (part / (part + (1 - weight) * background)).mean(1, keepdims=True)
+    best = int(np.log(np.maximum((1 - weight) * background + weight * likelihood, 1e-300)).sum(1).argmax())
+    return float(weight[best, 0]), best
+
+
+def _sure(gain: Array) -> bool:
+    return held_out_gain(gain).sure(_GAIN) > 0

@@ -11,11 +11,11 @@ from sklearn.linear_model import GammaRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from likely._numerics.significance import held_out_gain
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array, Mask
 from likely.auditing.columns.scale import FACTORS, AsinhScale, ColumnLimits
 from likely.auditing.odd_rows.slips import by_chance
-from likely.auditing.target.held_out import predictable_targets
 from likely.auditing.target.label_verdict import LEAST
 from likely.functional import student_t_nll
 
@@ -223,3 +223,14 @@ def _density_of_any(u: Array, mean: Array, scale: Array, df: float) -> tuple[Arr
     apart = grid[:, None] - mean[some]
     density = np.exp(-student_nll(apart, np.broadcast_to(scale[some], apart.shape).copy(), df)).mean(1)
     return grid, np.log(np.maximum(density, 1e-300))
+
+
+def predictable_targets(mean: Array, u: Array) -> bool:
+    """Do predictions beat the median by two standard errors of the difference in absolute error?
+
+    >>> rng = np.random.default_rng(0)
+    >>> mean, noise = rng.normal(size=(2, 500))
+    >>> predictable_targets(mean, noise), predictable_targets(mean, mean + 2 * noise)
+    (False, True)
+    """
+    return held_out_gain(np.abs(u - np.median(u)) - np.abs(u - mean)).sure(2.0) > 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from likely._solvers.selection import held_out_gain
+from likely._numerics.significance import held_out_gain
 from likely._typing import Array
 from likely.tabular._stack import Pool, Stack
 from likely.tabular.members.boosting import Growth, fit_boosting

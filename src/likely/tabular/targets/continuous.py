@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch.distributions import Distribution, Normal
 
+from likely._numerics.significance import held_out_gain
 from likely._rows.blocks import row_blocks
-from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Mask
 from likely.distributions import LogNormal, SkewStudentT, StudentT
 from likely.tabular._stack import Plan, Pool, Stack, fit_stack, pool_means

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely._solvers.selection import held_out_gain
+from likely._numerics.significance import held_out_gain
 from likely._typing import Array
 from likely.functional import skew_student_t_nll
 from likely.tabular.members.boosting import Growth, fit_boosting

@@ -1,4 +1,4 @@
-"""The checks that score every row: odd rows, wrong targets and labels, broken sums, exact copies."""
+"""The checks: those of a sample as a whole, and those that score every row."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from likely._files import TemporaryParquet
 from likely._rows.contents import frame_keys
 from likely._typing import Array, Index, Mask
 from likely.auditing.checks.copies import ORDINARY, UNREAD, Twins, compared, first_copies, repeated_rows
+from likely.auditing.checks.faulty_columns import faulty_columns
+from likely.auditing.checks.gaps import gaps
+from likely.auditing.checks.order import order
+from likely.auditing.checks.overview import odd_cells, overview
 from likely.auditing.columns.kinds import as_kind
 from likely.auditing.identities.identity import tell_broken
 from likely.auditing.odd_rows.odd_rows import NAMED, Certainty, OddRows
@@ -214,3 +218,10 @@ class CopyCheck(RowCheck):
 
 
 ROW_CHECKS: tuple[type[RowCheck], ...] = (OddRowCheck, WrongTargetCheck, BrokenSumCheck, CopyCheck)
+SAMPLE_CHECKS: tuple[Callable[[Sample], Finding | None], ...] = (
+    lambda sample: overview(sample.columns, sample.target, sample.task, sample.rows, sample.gaps),
+    lambda sample: odd_cells(sample.columns, sample.table.ragged, len(sample)),
+    lambda sample: gaps(sample.columns, sample.target, sample.task, sample.words),
+    lambda sample: faulty_columns(sample.table.frame, sample.columns, sample.target),
+    lambda sample: order(sample.columns, sample.target),
+)
