@@ -244,6 +244,28 @@ def test_spellings_of_a_level_and_numbers_and_dates_as_text() -> None:
     assert "2 formats" in why(found, "written")["day"]
 
 
+def countries(rows: int = 300, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    place = np.sort(rng.integers(0, 40, rows))
+    names, codes = (np.array([f"{stem}{k}" for k in range(40)]) for stem in ("Land", "L"))
+    return pd.DataFrame({"country": names[place], "code": codes[place], "continent": [f"C{k // 4}" for k in place]})
+
+
+def test_a_code_of_two_countries_is_named_and_a_level_of_many_parts_is_not() -> None:
+    table = countries()
+    assert why(ask(table)["columns"], "shared") == {}
+    table.loc[table["country"] == "Land7", "code"] = "L23"
+    assert why(ask(table)["columns"], "shared") == {"code": "“L23” stands for “Land7” and “Land23” in country"}
+    assert "One code for several things: code." in ask(table)["columns"].summary
+
+
+def test_a_country_under_two_names_is_named_for_its_code() -> None:
+    table = countries()
+    first = table.index[table["country"] == "Land5"][0]
+    table.loc[first, "country"] = "The Land5"
+    assert why(ask(table)["columns"], "shared") == {"code": "“L5” stands for “The Land5” and “Land5” in country"}
+
+
 def test_a_clean_table_gets_calm_sentences() -> None:
     found = ask(customers(), "churn", "classification")
     assert found["columns"].summary.startswith("No column is constant")

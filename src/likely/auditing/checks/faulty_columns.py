@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import defaultdict
@@ -26,6 +27,7 @@ WORDS = {
     "code": "a number that may stand for a missing value",
     "spelling": "one level spelled in several ways",
     "written": "numbers or dates as text",
+    "shared": "one code for several things",
 }
 # Names of rows.
 _NAMED = re.compile(r"(?i)(^|[_\s.-])(id|uuid|guid|key|index|idx)($|[_\s.-])|(?<=[a-z])(ID|Id)$")
@@ -45,6 +47,8 @@ _TIMES = 3  # rows, at least, with the code
 _MANY = 0.3  # of the rows: zeros in more are part of how the column is made
 _NEXT = 10  # of the other values, nearest to the code, that tell how far apart they usually are
 _APART = 5.0  # times as far from the others as these are from each other
+_CODED = 10  # levels, at least, of a column that may name the things of another
+_EXCEPTIONS = 0.1  # of them, at most, may name several
 # Numbers and dates as text.
 _LOOK = 5_000  # distinct values that tell how they are written
 _MOSTLY = 0.9  # of the values must be of a form for it to be the column's
@@ -71,6 +75,7 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
         "code": codes(others),
         "spelling": spellings(columns),
         "written": written(frame, others),
+        "shared": shared_codes(columns),
     }
     lines, parts, numbers = [], [], {}
     for kind, words in WORDS.items():
@@ -221,6 +226,27 @@ def spellings(columns: Columns) -> Faults:
         for first, *others in [variants for variants in forms.values() if len(variants) > 1][:3]:
             shown = listed([f"“{other}” ({counts[other]:,})" for other in others], most=3, last=" and ")
             yield name, f"“{first}” ({counts[first]:,} rows) is also written {shown}"
+
+
+def shared_codes(columns: Columns) -> Faults:
+    """Find levels that stand for several of another column, where nearly all others stand for one, and it for them.
+
+    >>> from likely.auditing.columns.kinds import read_columns
+    >>> name, code = (np.repeat([f"{stem} {k}" for k in range(20)], 5) for stem in ("land", "code"))
+    >>> code[:5] = code[5]
+    >>> [why for _, why in shared_codes(read_columns(pd.DataFrame({"name": name, "code": code})))]
+    ['“code 1” stands for “land 0” and “land 1” in name']
+    """
+    levels = columns.typed[columns.named("category")].nunique()
+    for code, name in itertools.permutations(levels.index[levels >= _CODED], 2):
+        pairs = columns.typed[[code, name]].dropna().drop_duplicates()
+        several, other = (pairs[pairs.duplicated(by, keep=False)] for by in (code, name))
+        if max(len(several), len(other)) <= _EXCEPTIONS * len(pairs):
+            for level, things in several.groupby(code, observed=True):
+                yield (
+                    code,
+                    f"“{level}” stands for {listed([f'“{own}”' for own in things[name]], last=' and ')} in {name}",
+                )
 
 
 def written(frame: pd.DataFrame, columns: Columns) -> Faults:
