@@ -2,11 +2,13 @@
 
 import itertools
 
+import pytest
 import torch
 
 import likely
 from likelihoods import LIKELIHOODS, Likelihood, axes, full
 from likely import functional as F
+from likely.parameters import Fixed
 from pairwise import together
 
 every = together("likelihood", LIKELIHOODS, ids=str)
@@ -98,3 +100,25 @@ def test_predictions_up_to_the_largest_float_have_finite_losses_and_gradients(fo
             (slope,) = torch.autograd.grad(loss, x)
             assert loss.isfinite(), (size, sign, target)
             assert slope.isfinite(), (size, sign, target)
+
+
+COUNTED = [
+    (likely.PoissonLoss, {}),
+    (likely.NegativeBinomialLoss, {"dispersion": Fixed(0.2)}),
+    (likely.ZeroInflatedPoissonLoss, {"inflation": Fixed(0.1)}),
+    (likely.ZeroInflatedNegativeBinomialLoss, {"dispersion": Fixed(0.2), "inflation": Fixed(0.1)}),
+]
+
+
+@pytest.mark.parametrize(("kind", "parameters"), COUNTED)
+def test_large_counts_lose_no_digits_in_single_precision(kind, parameters):
+    # Their terms are up to 1e8 times as large as their difference.
+    mean = torch.tensor([1e3, 1e4, 1e5, 1e6, 1e7, 1e8])
+    found, slopes = {}, {}
+    for dtype in (torch.float32, torch.float64):
+        log_mean = mean.log().to(dtype).requires_grad_()  # the same numbers in both
+        found[dtype] = kind(**parameters, reduction="none").to(dtype)(log_mean, (1.01 * mean).round().to(dtype))
+        slopes[dtype] = torch.autograd.grad(found[dtype].sum(), log_mean)[0]
+    assert found[torch.float32].dtype == torch.float32
+    torch.testing.assert_close(found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=0)
+    torch.testing.assert_close(slopes[torch.float32].double(), slopes[torch.float64], rtol=1e-4, atol=0)

@@ -34,6 +34,7 @@ def functional_form(
     log_target: bool = False,
     mean: Check = check_not_negative,
     fused: bool = False,
+    double: bool = False,
     **checks: Check,
 ) -> Callable[[Form], Form]:
     """Decorator that turns the formula of a density into a function ``name_nll(prediction, target, *, parameters)``.
@@ -50,6 +51,7 @@ def functional_form(
         log_target: whether formula and constant receive the logarithm of the target, which must be positive.
         mean: check of the prediction under ``log_input=False``; by default it must be ≥ 0.
         fused: whether there is a kernel of this name, for a location with a scale and at most one shape.
+        double: whether the formula, whose terms cancel, is computed in double precision.
         **checks: checks of parameters by name; a parameter without one must be positive.
 
     Returns:
@@ -118,10 +120,13 @@ def functional_form(
                 inputs = prepare(prediction, logarithm(prediction, target) if log_target else target, **values)
             if fits_kernel or (fused and applies(*inputs)):
                 return location_nll(kind, *inputs, constant=added, reduction=reduction)
+            dtype = inputs[0].dtype
+            if double and not inputs[0].is_mps:
+                inputs = [part.double() for part in inputs]
             nll = in_order(*inputs, **chosen)
             if added:
                 nll = nll + (added(inputs[1]) if callable(added) else added)
-            return reduce(nll, reduction)
+            return reduce(nll, reduction).to(dtype)
 
         general = [p for p in inspect.signature(form).parameters.values() if p.kind is p.KEYWORD_ONLY]
         signature = inspect.Signature([first, second, *keywords, *general])

@@ -21,7 +21,7 @@ from likely.parameters._slot import Moment, Slot
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
 
-@functional_form(constant=log_factorial, target=check_counts)
+@functional_form(constant=log_factorial, double=True, target=check_counts)
 def negative_binomial_nll(prediction: Tensor, target: Tensor, *, dispersion: Value, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a negative binomial count, whose variance is :math:`\mu + \kappa\mu^2`.
 
@@ -113,7 +113,7 @@ class NegativeBinomial(Exact, td.NegativeBinomial):
     def _nll(self, value: Tensor) -> Tensor:
         none = self.total_count == 0
         count = torch.where(none, 1.0, self.total_count).double()
-        nll = negative_binomial_nll(self.logits + count.log(), value.double(), dispersion=count.reciprocal(), **EACH)
+        nll = negative_binomial_nll(self.logits + count.log(), value, dispersion=count.reciprocal(), **EACH)
         return torch.where(none, torch.where(value == 0, 0.0, torch.inf), nll).to(self.logits)
 
 

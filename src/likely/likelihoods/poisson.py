@@ -26,11 +26,11 @@ def log_factorial(count: Tensor) -> Tensor:
 
 def within_floats(log_rate: Tensor) -> Tensor:
     """The log rate, where neither its exponential nor a count times it overflows; its gradient passes the ends."""
-    highest = 0.9 * math.log(torch.finfo(log_rate.dtype).max)
+    highest = 0.9 * math.log(torch.finfo(torch.float32).max)
     return log_rate - (log_rate - log_rate.clamp(-1e30, highest)).detach()
 
 
-@functional_form(constant=log_factorial, target=check_counts)
+@functional_form(constant=log_factorial, double=True, target=check_counts)
 def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True) -> Tensor:
     r"""Negative log-likelihood of a Poisson count, given the logarithm of its rate.
 
@@ -102,8 +102,7 @@ class Poisson(Exact, td.Poisson):
         return by_scipy(stats.poisson.ppf, value, self.rate)
 
     def _nll(self, value: Tensor) -> Tensor:
-        # In single precision the terms of a count of a million would leave no digit behind the point.
-        return poisson_nll(self.rate.double(), value.double(), log_input=False, **EACH).to(self.rate)
+        return poisson_nll(self.rate, value, log_input=False, **EACH)
 
 
 class RateLoss(LikelihoodLoss):

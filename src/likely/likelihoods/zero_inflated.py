@@ -41,7 +41,7 @@ def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
         raise ValueError(f"{name} must lie in [0, 1], got {value}")
 
 
-@functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
+@functional_form(constant=log_factorial, double=True, target=check_counts, inflation=_check_share)
 def zero_inflated_poisson_nll(
     prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True
 ) -> Tensor:
@@ -77,7 +77,7 @@ def zero_inflated_poisson_nll(
     return _inflated(poisson_nll(prediction, target, log_input=log_input, **_EACH), target, inflation)
 
 
-@functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
+@functional_form(constant=log_factorial, double=True, target=check_counts, inflation=_check_share)
 def zero_inflated_negative_binomial_nll(
     prediction: Tensor,
     target: Tensor,
