@@ -50,8 +50,9 @@ class Rows:
             block = self.array[rows].detach()
         else:
             part = np.asarray(_safe_indexing(self.array, rows))
-            # torch does not support read-only memory and warns: such a block is copied.
-            block = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
+            # torch warns of read-only memory and refuses to go backwards: such a block is copied.
+            copied = not part.flags.writeable or min(part.strides) < 0
+            block = torch.from_numpy(np.array(part, copy=copied or None, order="C"))
         block = block.to(torch.promote_types(block.dtype, torch.float32))
         for compute in self.computed:
             block = compute(rows, block)
