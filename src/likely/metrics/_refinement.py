@@ -6,7 +6,17 @@ import numpy as np
 from scipy import special
 
 from likely.metrics._blocks import all_rows
-from likely.metrics._input import Array, Input, as_labels, as_logits, as_weight, check_choice, classified, relative
+from likely.metrics._input import (
+    Array,
+    Input,
+    OptionalInput,
+    as_labels,
+    as_logits,
+    as_weight,
+    check_choice,
+    classified,
+    relative,
+)
 from likely.metrics.classification import brier_score
 
 __all__ = ["CalibrationRefinement", "calibration_refinement"]
@@ -39,13 +49,13 @@ class CalibrationRefinement(NamedTuple):
 @all_rows("it fits a recalibration to folds of them; pass a sample of the rows, in memory")
 def calibration_refinement(
     y_true: Input,
-    y_prob: Input | None = None,
+    y_prob: OptionalInput = None,
     *,
-    logits: Input | None = None,
+    logits: OptionalInput = None,
     loss: str = "nll",
     cv: int | None = 5,
     random_state: int = 0,
-    sample_weight: Input | None = None,
+    sample_weight: OptionalInput = None,
 ) -> CalibrationRefinement:
     r"""Split a loss into calibration error, which recalibration removes, and refinement error (Berta et al., 2025).
 
@@ -100,7 +110,7 @@ def calibration_refinement(
 
 
 def _log_probabilities(
-    y_true: Input, y_prob: Input | None, logits: Input | None, sample_weight: Input | None
+    y_true: Input, y_prob: OptionalInput, logits: OptionalInput, sample_weight: OptionalInput
 ) -> tuple[Array, Array, Array]:
     if (y_prob is None) == (logits is None):
         raise ValueError("give either y_prob or logits=")

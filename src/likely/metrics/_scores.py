@@ -11,7 +11,17 @@ from likely._rows.blocks import row_blocks
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._distribution import cdf, check_support, gauss_legendre, in_double, through_torch
 from likely.metrics._blocks import by_mean
-from likely.metrics._input import Array, Input, as_array, as_labels, as_logits, as_weight, average, classified
+from likely.metrics._input import (
+    Array,
+    Input,
+    OptionalInput,
+    as_array,
+    as_labels,
+    as_logits,
+    as_weight,
+    average,
+    classified,
+)
 from likely.metrics._predictive import predictive, quantile, univariate, with_target
 
 __all__ = ["crps", "crps_from_quantiles", "crps_from_samples", "negative_log_likelihood"]
@@ -23,12 +33,12 @@ _FORMS = {likelihood.distribution: likelihood.crps for likelihood in LIKELIHOODS
 @by_mean()
 def negative_log_likelihood(
     y_true: Input,
-    y_pred: Distribution | Input | None = None,
+    y_pred: Distribution | OptionalInput = None,
     *,
-    logits: Input | None = None,
-    mean: Input | None = None,
-    scale: Input | None = None,
-    sample_weight: Input | None = None,
+    logits: OptionalInput = None,
+    mean: OptionalInput = None,
+    scale: OptionalInput = None,
+    sample_weight: OptionalInput = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The mean negative log-likelihood (NLL) in nats, :math:`-\frac1n \sum_i \log p_i(y_i)`, of classes or numbers.
@@ -99,9 +109,9 @@ def crps(
     y_true: Input,
     distribution: Distribution | None = None,
     *,
-    mean: Input | None = None,
-    scale: Input | None = None,
-    sample_weight: Input | None = None,
+    mean: OptionalInput = None,
+    scale: OptionalInput = None,
+    sample_weight: OptionalInput = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The continuous ranked probability score (CRPS): the absolute error of a whole distribution, in the units of y.
@@ -185,7 +195,7 @@ def crps_from_samples(
     samples: Input,
     *,
     fair: bool = False,
-    sample_weight: Input | None = None,
+    sample_weight: OptionalInput = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The CRPS of samples from the forecast, biased as their empirical distribution is, or unbiased.
@@ -232,7 +242,7 @@ def crps_from_quantiles(
     quantiles: Input,
     levels: Input,
     *,
-    sample_weight: Input | None = None,
+    sample_weight: OptionalInput = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The CRPS of predicted quantiles: twice the pinball loss, summed over the levels.
