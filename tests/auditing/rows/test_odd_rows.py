@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn import datasets
 
+import likely
 from likely.auditing.columns.kinds import read_columns
 from likely.auditing.expected_values.additive_model import Pattern
 from likely.auditing.expected_values.similar_rows import Neighbours, Usual
@@ -348,3 +349,18 @@ def test_a_factor_is_told_only_of_values_that_are_off_by_it(seed: int) -> None:
             usual = table.usual(suspect.row, name)
             assert isinstance(usual, Usual)
             assert abs(returns.loc[suspect.row, name]) > 3 * max(-usual.low, usual.high)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("value", [700.0, 2100.0, 12_000.0, 1_000_007.0])
+def test_the_further_off_a_value_is_the_surer_it_is_wrong(seed: int, value: float) -> None:
+    # One value far out must not draw the pattern of the other rows to itself: changing it leaves an ordinary row.
+    rng = np.random.default_rng(seed)
+    start = rng.uniform(0, 365, 400).round(1)
+    table = pd.DataFrame({"start": start, "end": start + rng.uniform(1, 6, 400), "cost": rng.gamma(3, 20, 400)}).round(
+        2
+    )
+    table.loc[120, ["start", "end"]] = [100.0, value]
+    (suspect,) = [own for own in likely.audit(table).suspects if own.row == 120]
+    assert suspect.wrong
+    assert suspect.headline.startswith("end = ")

@@ -30,16 +30,18 @@ def told(frame: pd.DataFrame) -> dict[int, str]:
 
 
 def test_rows_that_a_slip_mends_are_found_though_others_are_as_rare() -> None:
-    frame = incomes(np.random.default_rng(3))
-    assert sum("would fit" in own or "swapped" in own for own in told(frame).values()) <= 3
-    slipped = frame.copy()
-    slipped.loc[:5, "taxes"] *= 10
-    slipped.loc[6:11, "taxes"] /= 10
-    slipped.loc[12:17, "children"] /= 10
-    headlines = told(slipped)
     hints = {**dict.fromkeys(range(6), "÷10"), **dict.fromkeys(range(6, 18), "×10")}
-    right = [headlines.get(row, "").endswith(f"; {hint} would fit") for row, hint in hints.items()]
-    assert np.mean(right) >= 0.7  # without looking for what mends rows it was 0.28
+    right = []
+    for seed in (1, 2, 3):
+        frame = incomes(np.random.default_rng(seed))
+        assert sum("would fit" in own or "swapped" in own for own in told(frame).values()) <= 3
+        slipped = frame.copy()
+        slipped.loc[:5, "taxes"] *= 10
+        slipped.loc[6:11, "taxes"] /= 10
+        slipped.loc[12:17, "children"] /= 10
+        headlines = told(slipped)
+        right += [headlines.get(row, "").endswith(f"; {hint} would fit") for row, hint in hints.items()]
+    assert np.mean(right) >= 0.75  # without looking for what mends rows it was 0.28
 
 
 def test_a_mended_value_is_one_that_its_column_may_hold() -> None:

@@ -95,20 +95,20 @@ class AdditiveModel:
 
     @classmethod
     def of(cls, z: Array, words: list[bool], fold: Places) -> Self:
-        """Fit the means twice, the second time with far values drawn near and gaps filled, and then the scales."""
+        """Fit the means three times, each time with far values drawn nearer and gaps filled, and then the scales."""
         terms = _Terms.of(z, words)
         basis, wanted = terms(z), _targets(z, words)
         of = np.repeat(np.arange(len(words)), [_LEVELS + 1 if word else 1 for word in words])
         first = np.searchsorted(of, np.arange(len(words)))
         seen, number = ~np.isnan(wanted), ~np.array(words)[of]
-        near = wanted
-        for _ in range(2):
+        near = np.where(number, np.clip(wanted, -_CAP, _CAP), wanted)
+        for cap in (3 * _CAP, _CAP, _CAP):
             middle = np.nanmean(near, axis=0)
             mean = _regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, fold)
             expected = middle + _predicted(basis, mean, fold)
             residual = np.where(seen, wanted - expected, 0.0)
             usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
-            near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
+            near = np.where(number & seen, expected + np.clip(residual, -cap * usual, cap * usual), wanted)
             basis = terms(_filled(z, expected[:, first], words))
         size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
         size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
