@@ -394,7 +394,8 @@ def _ngboost() -> tuple[str, str, str, str]:
     sets = len(rows("networks", "Test NLL"))
     here = f"networks: mean rank by likelihood {rank.value:.1f} against {rank.bar:.1f} on {sets} sets"
     tie = "a deep ensemble has the same mean rank and takes less time"
-    lost = f"takes up to {time.value:.1f} times as long; {tie}"
+    slower = f"takes up to {time.value:.1f} times as long; " if time.value > 1 else ""
+    lost = slower + tie
     return "distributions for tables, by boosting", here, lost, "networks"
 
 
