@@ -99,7 +99,8 @@ class RowCounts:
     def __add__(self, other: "RowCounts") -> "RowCounts":
         largest = max(self.largest, other.largest)
         parts = [counts.share * (counts.largest / largest) for counts in (self, other) if counts.positive]
-        rows, positive = self.rows + other.rows, self.positive + other.positive
+        rows = self.rows + other.rows
+        positive = self.positive + other.positive
         return RowCounts(rows, positive, self.whole and other.whole, largest, math.fsum(parts))
 
     @property

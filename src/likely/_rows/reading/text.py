@@ -126,7 +126,8 @@ def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> Layout:
             blank_below += width > 0
             continue
         if not width:
-            header, width = cells, len(cells)
+            header = cells
+            width = len(cells)
         if len(cells) < width:
             short[row] = len(cells)
         elif any(cell.strip() for cell in cells[width:]):  # empty fields beyond the header do no harm
@@ -148,7 +149,8 @@ def _layout_notes(layout: Layout, delimiter: str) -> list[str]:
     notes = []
     if delimiter != "," and len(layout.header) > 1:
         notes.append(f"The columns are separated by a {_DELIMITERS[delimiter]}.")
-    dropped, absent = "the fields beyond it were dropped", "the others are taken to be missing"
+    dropped = "the fields beyond it were dropped"
+    absent = "the others are taken to be missing"
     for rows, how, result in ((layout.long, "more", dropped), (layout.short, "fewer", absent)):
         for first, fields in islice(rows.items(), 1):
             where = f"the first is row {first} with {fields} of {len(layout.header)}"
