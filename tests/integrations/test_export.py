@@ -1,5 +1,7 @@
 """Exported programs and ONNX files give the numbers of the modules they were made from."""
 
+import logging
+
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
@@ -86,6 +88,17 @@ def test_onnxruntime_runs_a_network_that_predicts_its_scale(tmp_path):
     assert list(found) == ["prediction", "scale"]
     torch.testing.assert_close(found["prediction"], expected.mean.detach())
     torch.testing.assert_close(found["scale"], expected.scale.detach())
+
+
+def test_an_export_says_nothing(tmp_path):
+    said, handler = [], logging.Handler()
+    handler.emit = said.append
+    logging.getLogger("torch.onnx").addHandler(handler)
+    try:
+        to_onnx(nn.Linear(2, 1), (torch.ones(2, 2),), tmp_path / "model.onnx")
+    finally:
+        logging.getLogger("torch.onnx").removeHandler(handler)
+    assert [record.getMessage() for record in said] == []
 
 
 def test_all_parameters_of_a_likelihood_come_along():

@@ -1,6 +1,7 @@
 """Export of networks, together with their likelihood or calibrator, to ``torch.export`` programs and ONNX files."""
 
 import copy
+import logging
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -110,6 +111,8 @@ def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: FilePath) ->
     (3, 1)
     """
     program, outputs = _exported(module, example_inputs)
+    # It warns of every operator of torchvision that it could not write, where torchvision is not installed.
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     count = len(program.graph_signature.user_inputs)
     inputs = ["input"] if count == 1 else [f"input_{i}" for i in range(count)]
     with warnings.catch_warnings():

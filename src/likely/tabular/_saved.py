@@ -41,7 +41,8 @@ from likely.tabular.targets.noise import Noise, Shape
 ESTIMATORS = ("LikelihoodRegressor", "LikelihoodClassifier")
 PASSING = ("_began", "_device", "_metadata_request")  # attributes that are no part of the model
 EQUAL = 1e-9  # largest difference of predictions before and after saving
-ALIKE, ALIKE_SHARE = 1e-3, 0.9  # the same for a model on another device, and the share of rows that must meet it
+ALIKE = 1e-3  # the same for a model on another device
+ALIKE_SHARE = 0.9  # of rows that must meet it
 LIBRARIES = ("pandas", "polars")
 OTHERWISE = "leave it out by model=[…], or save the whole model with joblib or skops"
 

@@ -34,7 +34,8 @@ KINDS: dict[str, Fit] = {  # in the order of fitting: the quickest first, since 
 SMOOTH = 0.6  # ratio of the kernels' loss to that of boosting up to which the target is smooth enough for a network
 SMOOTH_CLASSES = 1.2  # the same for classes
 EXACT_SHARE = 1e-3  # share of the target's variance: where kernels leave less, a network cannot improve on them
-NETWORK_ROWS, CLASS_ROWS = 2000, 300  # smallest number of rows that a network is fitted to, and for classes
+NETWORK_ROWS = 2000  # smallest number of rows that a network is fitted to
+CLASS_ROWS = 300  # the same for classes
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,9 @@ from likely.tabular.members.network import fit_networks
 from likely.tabular.members.task import MemberTable, Task
 from likely.tabular.networks.modules import fresh
 
-FOLDS, FOLDS_OF_MANY, MANY_ROWS = 5, 3, 200_000  # number of folds, and the smaller number from this many rows on
+FOLDS = 5
+FOLDS_OF_MANY = 3  # from so many rows on:
+MANY_ROWS = 200_000
 MAX_DENSE = 200_000_000  # largest number of values in a sparse table that is made dense
 
 

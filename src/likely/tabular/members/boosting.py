@@ -14,7 +14,8 @@ from likely.tabular.members.task import StackMember, Task, View, cross_fit
 
 # From this many rows on, the learning rate is multiplied by this factor, for fewer rounds.
 MANY_ROWS, RATE_FACTOR = 100_000, 3
-FEW_CLASSES, MOST_HASTE = 4, 4.0  # with more classes the learning rate rises in proportion, up to this factor
+FEW_CLASSES = 4  # with more classes the learning rate rises in proportion
+MOST_HASTE = 4.0  # up to this factor
 MIN_MEAN = 1e-15
 LEVELS = 254  # levels of a category that a tree can split by; of more, it reads the effects
 

@@ -59,8 +59,10 @@ def fit_estimator(task: Task, estimator: Any) -> StackMember:
     return cross_fit(task, fit)
 
 
-TREES, CLASS_TREES = 40, 120  # per fold, and for classes, whose probabilities are shares of the trees
-WIDE_COLUMNS, WIDE_SHARE = 20, 0.4  # from this many columns on, a split considers this share of them
+TREES = 40  # per fold
+CLASS_TREES = 120  # for classes, whose probabilities are shares of the trees
+WIDE_COLUMNS = 20  # from which on a split considers a share of the columns
+WIDE_SHARE = 0.4
 MAX_TREE_ROWS = 50_000  # largest number of rows per tree
 
 

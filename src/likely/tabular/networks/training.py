@@ -20,7 +20,8 @@ from likely.tabular.networks.likelihood import NetworkLikelihood, NetworkWithLos
 from likely.tabular.networks.modules import MLP, Copies, tensors_of
 from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, TrainingRows, deal, in_chunks
 
-WEIGHT_DECAY, DROPOUT = 0.1, 0.1  # of AdamW, and share of the hidden units that is dropped in training
+WEIGHT_DECAY = 0.1  # of AdamW
+DROPOUT = 0.1  # share of the hidden units that is dropped in training
 PATIENCE = 150  # steps without a lower held-out loss after which training ends
 RATE_MULTIPLIER = 1.0  # of the likelihood's learning rate: at .01 the rates that param_groups would choose are worse
 TINY = 1e-12
@@ -240,7 +241,8 @@ def bounded(name: str, value: Tensor) -> Tensor:
     return value.clamp(min=MIN_SCALE) if name == "scale" else value
 
 
-NORMAL_ROWS, OTHER_ROWS = 20_000, 2000  # largest number of rows that a linear model is fitted to, by likelihood
+NORMAL_ROWS = 20_000  # largest number of rows that a linear model is fitted to by the normal likelihood
+OTHER_ROWS = 2000  # the same by any other
 
 
 def start_at_lines(model: MLP, rows: TrainingRows, folds: Tensor, likelihood: Likelihood) -> None:

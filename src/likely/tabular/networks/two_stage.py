@@ -25,7 +25,8 @@ from likely.tabular.networks.training import (
     nll_at,
 )
 
-HEAD_UNITS, HEAD_DROPOUT = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
+HEAD_UNITS = 32  # hidden units between the inputs and the likelihood's parameters
+HEAD_DROPOUT = 0.2  # share of them that is dropped in training
 MARGIN = 2.0  # standard errors by which held-out rows must gain before a parameter varies with the row
 CLIP_LEVEL = (
     0.01  # predicted parameters are clipped to the quantiles CLIP_LEVEL and 1 − CLIP_LEVEL of the training rows

@@ -18,7 +18,8 @@ from likely.tabular.targets.continuous import ContinuousTarget, countable, fit_c
 from likely.tabular.targets.links import ByLevel
 
 MAX_ATOMS = 2  # a floor and a cap
-MIN_ROWS, MIN_SHARE = 5, 0.05  # smallest number and share of rows at an atom
+MIN_ROWS = 5  # smallest number of rows at an atom
+MIN_SHARE = 0.05  # and their smallest share
 RATIO = 5.0  # of the rows at an atom to those at any other value: in rounded data all values repeat
 MIN_REST = 2  # smallest number of rows off the atoms that each model must learn from
 
