@@ -32,7 +32,7 @@ from likely._kernels._formulas_triton import (
 from likely._kernels._location import Location
 from likely._kernels._native import Layout, Slopes
 from likely._kernels._reduce_triton import BLOCK, WARPS, add_up, cores
-from likely._launch import Kernel
+from likely._launch_triton import Kernel
 from likely._numerics.partition import partition
 
 PROGRAMS_PER_CORE = 32

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from likely._launch import Kernel
+from likely._launch_triton import Kernel
 
 BLOCK, WARPS = 1024, 8
 

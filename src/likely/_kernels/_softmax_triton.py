@@ -15,7 +15,7 @@ from torch import Tensor
 from likely._kernels._formulas_triton import constrained
 from likely._kernels._reduce_triton import add_up, cores
 from likely._kernels._softmax import Softmax
-from likely._launch import Kernel
+from likely._launch_triton import Kernel
 
 BLOCK, WARPS = 2048, 4
 
