@@ -99,8 +99,8 @@ def test_a_model_is_not_sent_with_every_block(
     with joblib.parallel_config(backend="dask"):
         copies = list(source.each(Large()))
     assert len(copies) >= 20
-    # Once to each worker; Dask may fetch it once more where the machine is busy.
-    assert len(set(copies)) <= 2 * len({process for process, _ in copies})
+    # Once to each worker was asked; in one run of four a worker unpickles it a second time, and the cause is not known.
+    assert len(set(copies)) <= len({process for process, _ in copies}) + 1
 
 
 def test_a_worker_that_dies_changes_nothing(table: pd.DataFrame, client: Client, tmp_path: Path) -> None:
