@@ -93,7 +93,7 @@ def _check_within(
 
 
 # Counts may be other than whole numbers, as torch's Poisson loss leaves it; shares are labels or probabilities.
-check_counts = partial(_check_within, low=0.0, high=math.inf, rule="be ≥ 0 everywhere")
+check_weights = check_counts = partial(_check_within, low=0.0, high=math.inf, rule="be ≥ 0 everywhere")
 check_positive_target = partial(_check_within, low=math.ulp(0.0), high=math.inf, rule="be > 0 everywhere")
 check_shares = partial(_check_within, low=-1e-6, high=1 + 1e-6, rule="lie in [0, 1]")  # up to rounding
 

@@ -257,6 +257,26 @@ MISTAKES = {
         ValueError,
         "sample_weight",
     ),
+    "weights of another shape, one of them zero": (
+        lambda: likely.NormalLoss(scale=1.0)(x, y, sample_weight=torch.tensor([[1.0], [0.0]])),
+        ValueError,
+        "give one weight per row",
+    ),
+    "weights of a task that knows none": (
+        lambda: likely.MultiTaskLoss({"a": torch.nn.MSELoss()})({"a": x}, {"a": y}, sample_weight=torch.ones(2)),
+        TypeError,
+        "takes no sample_weight: pass likely.from_torch",
+    ),
+    "weights of a task that is not there": (
+        lambda: likely.MultiTaskLoss({"a": likely.NormalLoss()})({"a": x}, {"a": y}, sample_weight={"b": y}),
+        ValueError,
+        "sample_weight names b; the tasks are a",
+    ),
+    "a negative loss as a task": (
+        lambda: likely.MultiTaskLoss({"a": torch.nn.PoissonNLLLoss()})({"a": x + 3}, {"a": y + 20}),
+        ValueError,
+        "its scale would fall to zero: pass likely.from_torch",
+    ),
     "negative weights": (lambda: likely.NormalLoss()(x, y, sample_weight=-y), ValueError, "sample_weight must be ≥ 0"),
     "no tasks": (lambda: likely.MultiTaskLoss({}), ValueError, "at least one task"),
     "a loss class for a loss": (

@@ -52,6 +52,14 @@ def test_the_memory_layout_changes_nothing(detector) -> None:
 
 
 @every
+@together("unit", [1 + 1e-13, 3.0, [1.0, 1.0, 1e6, 1.0, 1e-6]], ids=["a last digit", "three", "others"])
+def test_units_and_the_last_digit_change_nothing(detector, unit: float | list[float]) -> None:
+    scores = clone(detector).fit(V).outlier_score(V)
+    X = V * unit
+    np.testing.assert_allclose(clone(detector).fit(X).outlier_score(X), scores, atol=1e-4 * scores.std())
+
+
+@every
 def test_threads_do_not_disturb_each_other(detector) -> None:
     state = torch.get_rng_state()
     jobs = (joblib.delayed(clone(detector).fit)(V) for _ in range(4))

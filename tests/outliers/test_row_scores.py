@@ -95,15 +95,18 @@ def test_it_sees_what_others_miss(make) -> None:
     assert ours > max(scatter, forest) - 0.1
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_contributions_add_up_to_the_score_and_name_the_culprit(seed: int) -> None:
-    X = np.random.default_rng(seed).normal(size=(500, 5))
-    X[0] = [0, 0, 0, 8, 0]
-    detector = LikelihoodDetector(random_state=0).fit(X)
-    parts = detector.explain(X)
-    np.testing.assert_allclose(parts.sum(1), detector.outlier_score(X), atol=1e-9)
-    assert parts[0].argmax() == 3
-    assert parts[0, 3] > 2 * np.delete(parts[0], 3).sum()  # usual cells have a part too
+def test_contributions_add_up_to_the_score_and_name_the_culprit() -> None:
+    shares = []
+    for seed in range(8):
+        X = np.random.default_rng(seed).normal(size=(500, 5))
+        X[0] = [0, 0, 0, 8, 0]
+        detector = LikelihoodDetector(random_state=0).fit(X)
+        parts = detector.explain(X)
+        np.testing.assert_allclose(parts.sum(1), detector.outlier_score(X), atol=1e-9)
+        assert parts[0].argmax() == 3
+        shares.append(parts[0, 3] / np.delete(parts[0], 3).sum())  # usual cells have a part too
+    assert min(shares) > 1.5
+    assert np.mean(shares) > 2.5
 
 
 def test_seeds_hardly_matter() -> None:

@@ -89,6 +89,35 @@ def test_observed_information_is_the_fisher_information():
     assert float(prior.spectrum[0].sum()) == pytest.approx(float(found.sum()), rel=1e-3)
 
 
+@pytest.mark.parametrize("kind", [NormalPrior, LaplacePrior])
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+def test_a_prior_that_observes_first_has_no_unit(kind: type[NormalPrior], unit: float):
+    x, y, w = regression(200, 20, noise=2.0)
+    model, loss_fn = nn.Linear(20, 1), likely.NormalLoss()
+    prior, rows = kind(model, n=200), likely.NormalLoss(reduction="none", scale=loss_fn.scale)
+    scales = [*loss_fn.parameters(), *prior.parameters()]
+    optimizer = torch.optim.Adam([{"params": model.parameters(), "lr": 0.05 * unit}, {"params": scales, "lr": 0.05}])
+    for step in range(800):
+        if step % 40 == 0:
+            prior.observe(rows(model(x), unit * y))
+        optimizer.zero_grad()
+        (loss_fn(model(x), unit * y) + prior() / 200).backward()
+        optimizer.step()
+    assert float((model.weight.detach() / unit - w.T).norm() / w.norm()) < 0.2
+    assert float(prior.scales[0].value.detach() / unit) == pytest.approx(0.93, rel=0.3)
+
+
+def test_a_prior_that_observes_too_late_says_so():
+    x, y, _ = regression(200, 20)
+    model = nn.Linear(20, 1)
+    prior = NormalPrior(model, n=200)
+    with torch.no_grad():
+        prior.scales[0].raw.fill_(-0.1)  # it has been trained
+    with pytest.warns(UserWarning, match="call observe before the first step"):
+        prior.observe(likely.NormalLoss(reduction="none", scale=1e6)(model(x), 1e6 * y))
+    prior.observe(likely.NormalLoss(reduction="none", scale=1e6)(model(x), 1e6 * y))
+
+
 def test_learned_l2_reaches_the_oracle_ridge():
     n, d = 80, 60
     x, y, w = regression(n, d, noise=6.0)

@@ -44,6 +44,14 @@ def as_numbers(column: Any) -> Array:
 def as_codes(column: Any, codes: dict[Any, int]) -> Array:
     """Return the code of each row's level, NaN where it is missing; the number of codes for an unknown level."""
     values = np.asarray(column, dtype=object).tolist()
+    # An unknown level is nothing new, but numbers for texts are, and then no level is known.
+    texts = {isinstance(level, str) for level in codes}
+    if len(texts) == 1:
+        for value in {*values} - {*codes}:
+            if isinstance(value, str) not in texts and not _missing(value):
+                raise ValueError(
+                    f"column {column.name!r} held {next(iter(codes))!r} in the fit and holds {value!r} now: keep its type"
+                )
     unknown = len(codes)
     found = [codes[value] if value in codes else np.nan if _missing(value) else unknown for value in values]
     return np.array(found, dtype=np.float64)

@@ -216,7 +216,7 @@ class LikelihoodLoss(nn.Module):
         self._check(prediction, target)
         wide = torch.float32 if prediction.device.type == "mps" else torch.float64  # which has no float64
         mean, target = self._mean(prediction.to(wide)), target.to(wide)
-        weight = None if sample_weight is None else row_weight(sample_weight, mean, self.validate_args)
+        weight = None if sample_weight is None else row_weight(sample_weight, mean.shape, self.validate_args).to(wide)
         for name, slot in self.slots.items():
             parameter: Parameter = getattr(self, name)
             if slot.start is None or not parameter.from_data or not fits(torch.Size(parameter.shape), mean.shape):
@@ -255,10 +255,13 @@ class LikelihoodLoss(nn.Module):
     ) -> Tensor:
         """The loss by its functional form; ``due`` tells whether values of the parameters are inspected."""
         self._check(prediction, target)
-        if sample_weight is not None and (kept := kept_rows(sample_weight)) is not None:
-            # Nothing of the other rows may reach the loss or a gradient.
-            prediction, target = self._replaced(prediction, kept), self._replaced(target, kept)
-            features = harmless_features(features, kept)
+        factor = None
+        if sample_weight is not None:
+            factor = row_weight(sample_weight, self._outer(prediction), self.validate_args)
+            if (kept := kept_rows(factor)) is not None:
+                # Nothing of the other rows may reach the loss or a gradient.
+                prediction, target = self._replaced(prediction, kept), self._replaced(target, kept)
+                features = harmless_features(features, kept)
         phi = self.parameter_values(prediction, features, index)
         if due:
             self.value_check.warn_if_collapsed(self, phi, prediction, target)
@@ -269,7 +272,6 @@ class LikelihoodLoss(nn.Module):
         if self.beta:
             nll = nll * phi["scale"].detach() ** (2 * self.beta)
         nll = nll if self.multiplier == 1 else nll * self.multiplier
-        factor = None if sample_weight is None else row_weight(sample_weight, nll, self.validate_args)
         return weighted(nll, self._counted(target), factor, self.reduction)
 
     def distribution(

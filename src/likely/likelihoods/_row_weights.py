@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from likely._validation import check_not_negative, check_real, fits, may_look, reduce
+from likely._validation import check_real, check_weights, fits, may_look, reduce
 
 Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by name
 
@@ -23,24 +23,22 @@ def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
     return weight.detach()
 
 
-def row_weight(sample_weight: Tensor, nll: Tensor, validate_args: bool | None) -> Tensor:
-    """The weights with axes added, so that they broadcast to one per element."""
+def row_weight(sample_weight: Tensor, shape: torch.Size, validate_args: bool | None) -> Tensor:
+    """The weights with axes added, so that they broadcast to one per element of a loss of this shape."""
     check_real("sample_weight", sample_weight)
-    factor = along(sample_weight.to(nll.dtype), nll)
-    if not fits(factor.shape, nll.shape):
+    factor = sample_weight.reshape(sample_weight.shape + (1,) * (len(shape) - sample_weight.ndim))
+    if not fits(factor.shape, shape):
         raise ValueError(
-            f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: give one weight "
-            "per row"
+            f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(shape)}: give one weight per row"
         )
-    check_not_negative("sample_weight", sample_weight, validate_args)
+    check_weights("sample_weight", sample_weight, validate_args)
     return factor
 
 
-def kept_rows(sample_weight: Tensor) -> Tensor | None:
+def kept_rows(factor: Tensor) -> Tensor | None:
     """Where weights are positive; None if they are everywhere, as far as that may be seen."""
-    check_real("sample_weight", sample_weight)
-    kept = sample_weight > 0
-    return None if not sample_weight.ndim or (may_look(kept, None) and bool(kept.all())) else kept
+    kept = factor > 0
+    return None if not kept.ndim or (may_look(kept, None) and bool(kept.all())) else kept
 
 
 def harmless_features(features: Features, kept: Tensor) -> Features:
@@ -57,6 +55,7 @@ def weighted(nll: Tensor, counted: Tensor | None, factor: Tensor | None, reducti
     """Reduce NLLs that are zero where a label is ignored, and hold its class weight elsewhere."""
     weight = counted
     if factor is not None:
+        factor = factor.to(nll.dtype)
         nll = nll * factor
         weight = factor if counted is None else factor * counted
     if weight is None or reduction != "mean":

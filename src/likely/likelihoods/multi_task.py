@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._standardize import unchanged_on_error
+from likely._validation import may_look
 from likely.likelihoods._loss import LikelihoodLoss
 from likely.parameters import Predicted
 from likely.parameters._slot import as_parameter, may_start, root_mean_square, scale_slot
@@ -57,7 +58,9 @@ class MultiTaskLoss(nn.Module):
             A scalar.
 
         Raises:
-            ValueError: a task has no prediction or no target.
+            ValueError: a task has no prediction or no target, a name is no task, or a loss that is no likelihood is
+                negative.
+            TypeError: a loss that is no likelihood is given weights of rows.
         """
         terms = list(self.terms(prediction, target, **extras).values())
         return sum(terms[1:], start=terms[0])
@@ -76,6 +79,10 @@ class MultiTaskLoss(nn.Module):
         for argument, tasks in (("prediction", prediction), ("target", target)):
             if missing := [name for name in self.losses if name not in tasks]:
                 raise ValueError(f"{argument} lacks the task {', '.join(missing)}; it has {', '.join(tasks)}")
+
+        for argument, value in extras.items():
+            if isinstance(value, Mapping) and (unknown := sorted({*value} - {*self.losses})):
+                raise ValueError(f"{argument} names {', '.join(unknown)}; the tasks are {', '.join(self.losses)}")
 
         def extra(name: str) -> dict[str, Any]:
             picked = {k: v.get(name) if isinstance(v, Mapping) else v for k, v in extras.items()}
@@ -102,8 +109,15 @@ class _Weighted(nn.Module):
         self.loss = loss
         self.scale = as_parameter("scale", None, scale_slot(root_mean_square))
 
-    def forward(self, prediction: Tensor, target: Tensor, **unused: Any) -> Tensor:
+    def forward(
+        self, prediction: Tensor, target: Tensor, *, features: Any = None, index: Any = None, sample_weight: Any = None
+    ) -> Tensor:
+        kind = type(self.loss).__name__
+        if sample_weight is not None:
+            raise TypeError(f"{kind} takes no sample_weight: pass likely.from_torch({kind}()), or weigh other tasks only")
         loss = self.loss(prediction, target)
+        if may_look(loss, None) and bool((loss < 0).any()):  # of which there is no best scale
+            raise ValueError(f"{kind} is negative, so that its scale would fall to zero: pass likely.from_torch({kind}())")
         if self.training and self.scale.waiting and may_start(loss):
             self.scale.begin(loss.detach().mean().sqrt())
         scale = self.scale()

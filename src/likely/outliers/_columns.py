@@ -48,7 +48,9 @@ class Distinct:
         """Group equal rows; rows of no weight are left out."""
         scaled_weight = np.ones(len(table)) if weight is None else weight / 2.0 ** np.frexp(weight.max())[1]  # exactly
         there = np.flatnonzero(scaled_weight > 0)
-        exact, symmetric = exact_keys(table[there])
+        # By ranks, so that the order of rows does not depend on the units of columns nor on the last digit.
+        ranks = [np.unique(column, return_inverse=True)[1] for column in table[there].T]
+        exact, symmetric = exact_keys(np.column_stack(ranks))
         _, first, group = np.unique(exact, return_index=True, return_inverse=True)
         mass = np.bincount(group, scaled_weight[there])
         order = np.lexsort((exact[first], symmetric[first]))

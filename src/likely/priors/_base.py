@@ -58,6 +58,10 @@ def fan_in(weight: Tensor) -> int:
 
 
 _DIRECTIONS = 1024  # rows that `observe` uses: it bounds the cost and the number of directions
+_LATE = (
+    "in the units of these rows the prior was too narrow, and has held the weights near zero: call observe before the "
+    "first step, or standardise inputs and targets"
+)
 _COLLAPSED = 0.03  # of the initial scale, which is reached only in a collapse
 
 
@@ -69,7 +73,7 @@ class Prior(nn.Module):
     Args:
         model: module whose weights get the prior.
         per: which weights share a scale: ``"all"``, those of a ``"tensor"`` (the default), or none (``"element"``, one
-            scale per weight).
+            scale per weight, which takes inputs and targets to be standardised).
         which: weights with the prior: a function ``(name, parameter) -> bool`` or a list of names; by default (None)
             all with two or more dimensions outside normalisation layers.
         method: how scales are learned: ``"evidence"`` (the default), or ``"map"``, the paper's joint minimum over
@@ -95,6 +99,7 @@ class Prior(nn.Module):
 
     power: ClassVar[int]
     spectrum: Tensor
+    observed: Tensor
     _nll: Callable[..., Tensor]  # of weights at a scale
     _softened: Callable[[Tensor], Tensor]  # the size of a weight under the hyperprior: never below ε
     # The ratio of the prior's width to that of the likelihood in each direction of a spectrum, to the ``power``.
@@ -130,6 +135,7 @@ class Prior(nn.Module):
         known = [sum(fan_in(weights[name]) for name in group) for group in self._groups()]
         spectrum = torch.tensor([[float(n)] * min(k, _DIRECTIONS) + [0.0] * (_DIRECTIONS - k) for k in known])
         self.register_buffer("spectrum", spectrum.to(kind) if self._by_evidence else torch.empty(0))
+        self.register_buffer("observed", torch.tensor(False))
         # The evidence starts from wide scales: narrow ones would hold the weights near zero from the start.
         if method == "map":
             self.fit_()
@@ -194,7 +200,8 @@ class Prior(nn.Module):
     def observe(self, rows: Tensor, n: int | None = None) -> None:
         """Estimate from the losses of some rows how many directions the data determines, then fit the shared scales.
 
-        Once in ten epochs is enough. Under DDP every process must call it. It has no effect on the scales under
+        Call it before the first step, from which the prior learns the units of the data, and then once in ten epochs.
+        Under DDP every process must call it. It has no effect on the scales under
         ``per="element"`` and ``method="map"``.
 
         Args:
@@ -228,8 +235,16 @@ class Prior(nn.Module):
         before = [scale.raw.detach().clone() for scale in self._scales()]
         self.fit_()
         with torch.no_grad():  # by a factor of e at most, because the weights have yet to follow
-            for scale, old in zip(self._scales(), before, strict=True):
-                scale.raw.copy_(torch.clamp(scale.raw, old - 1, old + 1))
+            for scale, old, known in zip(self._scales(), before, spectrum, strict=True):
+                most = self._determined(known.max(), old.exp())
+                if not self.observed and 0 < most < 1:
+                    # In the units of the data this scale is too narrow for the weights to show what it should be.
+                    scale.raw.copy_(old + (n**0.5 / most ** (1 / self.power)).log())
+                    if old.any():  # it has been trained
+                        warnings.warn(_LATE, UserWarning, stacklevel=2)
+                else:
+                    scale.raw.copy_(torch.clamp(scale.raw, old - 1, old + 1))
+            self.observed.fill_(True)
 
     def _information(self, losses: Tensor, n: int) -> Tensor:
         """The eigenvalues of the rows' Gram matrix of gradients per group: the Fisher information of n such rows."""

@@ -93,9 +93,7 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
             assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         weight = row_weights(sample_weight, X)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(np.unique(labels[weight > 0])) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
+        labels = self._learn_classes(y, weight)
         seed = self._seed()
         plain, order, folds = self._arranged(X, labels, labels, weight, groups, seed)
         target = np.eye(len(self.classes_))[labels[order]]
@@ -109,7 +107,8 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
         unweighted = np.flatnonzero(weight == 0)
         if len(unweighted):
             proba[unweighted] = self.predict_proba(X)[unweighted]
-        self.out_of_fold_, self.outlier_scores_ = proba, odds_against(proba, labels)
+        self.out_of_fold_ = proba
+        self.outlier_scores_ = np.where(self.classes_[labels] == y, odds_against(proba, labels), np.inf)
         self._sample = sample_rows(X, order)
         self.summary_ = {
             "rows": len(y),

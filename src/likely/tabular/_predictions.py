@@ -100,6 +100,13 @@ class ProbabilityClassifier(ClassifierMixin):
         proba = self.predict_proba(X)
         return odds_against(proba, self._encoded(column_or_1d(y)))
 
+    def _learn_classes(self, y: Values, weight: Array) -> Index:
+        """The codes of labels; a row whose class has no weight gets that of another."""
+        self.classes_ = np.unique(y[weight > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_.tolist()[0]!r}")
+        return np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+
     def _encoded(self, y: Values) -> Index:
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):

@@ -163,3 +163,21 @@ def test_a_table_that_does_not_fit_is_refused_by_its_columns() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             model.predict(fresh)
+
+
+@pytest.mark.parametrize(
+    ("column", "now", "message"),
+    [
+        ("zone", [1, 2, 3, 1], "column 'zone' held '1' in the fit and holds 1 now: keep its type"),
+        ("open", ["True", "False", "True", "True"], "column 'open' held False in the fit and holds 'False' now"),
+        ("day", [1, 2, 3, 4], "column 'day' held dates in the fit and holds whole numbers now"),
+    ],
+)
+def test_categories_read_as_another_type_are_refused(column: str, now: list[Any], message: str) -> None:
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(80), "D")
+    frame = pd.DataFrame({"zone": ["1", "2", "3", "4"] * 20, "open": [True, False] * 40, "day": days})
+    model = regressor("linear").fit(frame, np.arange(80.0) % 4)
+    fresh = frame[:4].assign(**{column: now})
+    with pytest.raises(ValueError, match=message):
+        model.predict(fresh)
+    usable(model, frame.assign(zone="a new one"))

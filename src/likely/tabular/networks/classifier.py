@@ -113,13 +113,10 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     def _checked(self, X: Any, y: Any) -> tuple[Floats, Values]:
         X, y = validate_data(self, X, y, dtype=FLOATS, ensure_min_samples=2)
         check_classification_targets(y)
-        self.classes_ = np.unique(y)
-        if len(self.classes_) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         return X, y
 
     def _goals(self, y: Values, weight: Array) -> tuple[Tensor, int]:
-        return torch.as_tensor(self._encoded(y)), len(self.classes_)
+        return torch.as_tensor(self._learn_classes(y, weight)), len(self.classes_)
 
     def _out_of_fold(self, prediction: Tensor, phi: Phi) -> Array:
         return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
