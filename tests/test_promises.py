@@ -34,6 +34,7 @@ from promises import (
     Components,
     Detector,
     Forecasts,
+    Logits,
     Loss,
     Module,
     Regressor,
@@ -137,6 +138,18 @@ def test_the_order_of_columns_does_not_matter(subject: Subject) -> None:
     order = np.random.default_rng(0).permutation(rows[kind.table].shape[1])[::-1]
     other = fitted(subject, kind.turned(rows, order))
     agree(subject, answer, kind.turned_back(kind.ask(other, kind.turned(fresh, order)), order))
+
+
+@subjects("units of columns", without=(Loss, Logits, Forecasts))
+def test_the_units_of_columns_do_not_matter(subject: Subject) -> None:
+    kind = subject.kind
+    if isinstance(kind, Components) or "Calibrated" in str(subject):
+        return  # components are directions in the units that are given, and what is calibrated may depend on units
+    rows, _, fresh, answer = known(subject)
+    width = rows[kind.table].shape[1]
+    unit = np.resize([3.0, 1e6, 0.7, 1e-6], width)
+    one, other = ({**part, kind.table: part[kind.table] * unit} for part in (rows, fresh))
+    agree(subject, answer, kind.ask(fitted(subject, one), other), 1e-4)
 
 
 @subjects("a row alone")

@@ -47,8 +47,8 @@ def as_codes(column: Any, codes: dict[Any, int]) -> Array:
     # An unknown level is nothing new, but numbers for texts are, and then no level is known.
     texts = {isinstance(level, str) for level in codes}
     if len(texts) == 1:
-        for value in {*values} - {*codes}:
-            if isinstance(value, str) not in texts and not _missing(value):
+        for value in values:
+            if isinstance(value, str) not in texts and value not in codes and not _missing(value):
                 raise ValueError(
                     f"column {column.name!r} held {next(iter(codes))!r} in the fit and holds {value!r} now: keep its type"
                 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from likely._rows.blocks import Rows, row_blocks
-from likely._typing import Floats, Index, Places, Values
+from likely._typing import Index, Places, Values
 
 Keys = NDArray[np.uint64]
 Split = tuple[Index, Index]
@@ -50,7 +50,12 @@ def frame_keys(frame: Any) -> Keys:
     return pd.util.hash_pandas_object(frame, index=False).to_numpy()
 
 
-def exact_keys(table: Floats) -> tuple[Keys, Keys]:
+def ranked(table: Values) -> Index:
+    """Return the rank of each value among the different ones of its column, which no unit and no last digit changes."""
+    return np.column_stack([np.unique(column, return_inverse=True)[1] for column in table.T])
+
+
+def exact_keys(table: Values) -> tuple[Keys, Keys]:
     """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too."""
     draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
     factors = 2 * draw + 1

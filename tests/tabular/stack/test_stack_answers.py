@@ -35,9 +35,7 @@ def spoiled() -> tuple[LikelihoodRegressor, np.ndarray]:
 def test_wrong_targets_hardly_move_predictions(clean: LikelihoodRegressor, spoiled: tuple) -> None:
     X, _, mean = noisy_rows(2)
     model, wrong = spoiled
-    error, other = (np.mean((each.predict(X) - mean) ** 2) for each in (clean, model))
-    assert clean.score(X, mean) > 0.97
-    assert other < 1.3 * error + 0.002
+    assert min(clean.score(X, mean), model.score(X, mean)) > 0.99
     assert 0.8 * wrong.sum() <= model.summary_["rows_left_out"] <= 1.5 * wrong.sum()
     assert clean.summary_["rows_left_out"] <= 6
 

