@@ -285,7 +285,7 @@ def test_many_rows_are_searched_on_a_sample() -> None:
         ({"scale": "rows"}, "scale must be one of"),
         ({"likelihood": "cauchy"}, "likelihood must be one of"),
         ({"df": 0.0}, "df must be positive"),
-        ({"max_iter": 0}, "max_iter must be"),
+        ({"max_iter": 0}, "max_iter == 0"),
     ],
 )
 def test_bad_parameters_are_named(parameters, words: str) -> None:

@@ -50,7 +50,7 @@ def as_codes(column: Any, codes: dict[Any, int]) -> Array:
         for value in values:
             if isinstance(value, str) not in texts and value not in codes and not _missing(value):
                 raise ValueError(
-                    f"column {column.name!r} held {next(iter(codes))!r} in the fit and holds {value!r} now: keep its type"
+                    f"column {column.name!r} held {next(iter(codes))!r} in the fit, now {value!r}: keep its type"
                 )
     unknown = len(codes)
     found = [codes[value] if value in codes else np.nan if _missing(value) else unknown for value in values]

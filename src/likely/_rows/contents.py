@@ -20,12 +20,12 @@ Split = tuple[Index, Index]
 MIN_HASHED_ROWS = 100  # distinct rows per fold from which folds of hashed rows have about equal size
 
 
-def contents(*tables: Rows | None, rounded: bool = False) -> Keys:
+def contents(*tables: Rows | None) -> Keys:
     """Return a key per row that depends on its values only, not on their order, layout or precision.
 
     Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
     """
-    keys, *parts = [_keys_of(table, rounded) for table in tables if table is not None]
+    keys, *parts = [_keys_of(table) for table in tables if table is not None]
     for part in parts:
         keys = mixed(keys) + part
     return keys
@@ -80,21 +80,20 @@ def mixed(numbers: Keys) -> Keys:
     return keys
 
 
-def _keys_of(table: Rows, rounded: bool) -> Keys:
+def _keys_of(table: Rows) -> Keys:
     sizes = (block.nan_to_num(0.0, 0.0, 0.0).abs().max() for _, block in table.read() if block.numel())
     unit = _unit(float(max(sizes, default=0.0)))
-    return np.concatenate([_sums((block.double() * unit).cpu().numpy(), rounded) for _, block in table.read()])
+    return np.concatenate([_sums((block.double() * unit).cpu().numpy()) for _, block in table.read()])
 
 
 def _unit(largest: float) -> float:
     return float(2.0 ** -max(min(math.frexp(largest)[1], 1020), -1020))
 
 
-def _sums(table: Values, rounded: bool = False) -> Keys:
+def _sums(table: Values) -> Keys:
     """Return keys of rows of numbers up to one, in single precision, so that copies in either precision agree."""
     bits: Any = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
-    if rounded:  # to the nearest of those whose last eight bits are zero
-        bits = (bits + 0x80) & 0xFFFFFF00
+    bits = (bits + 0x80) & 0xFFFFFF00  # to the nearest of those whose last eight bits are zero
     return mixed(bits.astype(np.uint64)).sum(1, dtype=np.uint64)
 
 

@@ -40,7 +40,7 @@ class Solution(NamedTuple):
         """Return u of every row."""
         slope = self.coef / self.deviation
         if not slope.any():
-            return features.new_full((len(features),), self.intercept)
+            return torch.full_like(features[:, 0], self.intercept)
         weights = torch.as_tensor(slope, dtype=features.dtype, device=features.device)
         return features @ weights + (self.intercept - float(self.mean @ slope))
 

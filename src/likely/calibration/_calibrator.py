@@ -53,7 +53,7 @@ class LabelledLogits(HeldOutRows):
 
     def keys(self) -> Keys:
         # A constant added to the logits of a row is none to softmax.
-        return contents(self.answers.mapped(lambda _, z: z - z.amax(1, True)), self.features, rounded=True)
+        return contents(self.answers.mapped(lambda _, z: z - z.amax(1, True)), self.features)
 
     def fit(self, step: Any) -> Any:
         if step.inputs != "logits":

@@ -77,6 +77,8 @@ class _OneVersusRest(Calibrator):
         return [self._curve(column, y == k, weight) for k, column in enumerate(odds.T)]
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        if torch.compiler.is_compiling():
+            raise TypeError(f"{type(self).__name__} cannot be exported: calibrate with a temperature or VectorScaling")
         probabilities = _normalised(self.curves_, _log_odds(logits))
         tempered = torch.softmax(logits.double() / self.temperature_, 1)
         return torch.lerp(tempered, torch.as_tensor(probabilities).to(tempered), self.share_).to(logits).log()

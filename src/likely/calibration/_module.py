@@ -57,7 +57,6 @@ class CalibratedModule(nn.Module):
         self.calibrator = make_calibrator(calibrator)
         self.layer = layer
 
-    @torch.no_grad()
     def fit(self, data: Any, labels: Tensor | None = None, *, batch_size: int = 512) -> Self:
         """Fit the calibrator to held-out rows.
 
@@ -75,7 +74,7 @@ class CalibratedModule(nn.Module):
         """
         batches = data if labels is None else _batches(data, labels, batch_size)
         device = next(self.model.parameters(), torch.empty(0)).device
-        with _evaluating(self.model):
+        with torch.no_grad(), _evaluating(self.model):
             rows = [(*self._run(*_arguments(inputs, device)), torch.as_tensor(part)) for inputs, part in batches]
         if not rows:
             raise ValueError("there are no rows to calibrate on")
@@ -149,7 +148,8 @@ class CalibratedModule(nn.Module):
         if self.layer not in caught:
             raise ValueError(f"layer {self.layer!r} did not run: set layer= to another one")
         features = caught[self.layer]
-        if len(features) != len(logits):
+        # To compare numbers of rows would fix them in an exported program.
+        if not torch.compiler.is_compiling() and len(features) != len(logits):
             raise ValueError(
                 f"layer {self.layer!r} has {len(features)} rows of input for {len(logits)} rows of logits: "
                 "set layer= to another one"

@@ -62,7 +62,7 @@ class DeepCalibrator:
         rows, counts = Rows(numbers), torch.as_tensor(weight)
         self.mean_, self.deviation_ = moments(rows, weight)
         x = self._standardised(numbers)
-        keys, values = contents(rows, rounded=True), torch.as_tensor(ties[some]).cpu().numpy()
+        keys, values = contents(rows), torch.as_tensor(ties[some]).cpu().numpy()
         folds = fold_numbers(keys, FOLDS, random_state=self.random_state, ties=values)
         # A row's weight where it is left out.
         out = ((torch.arange(FOLDS)[:, None] == torch.as_tensor(folds)) * counts).to(x)
@@ -112,7 +112,7 @@ class DeepCalibrator:
     def _multiplier(self, source: Tensor) -> Tensor:
         """Return f(u) of each row, by which its scale or its inverse temperature differs from the global one."""
         if self.networks_ is None:
-            return source.new_ones(len(source))
+            return torch.ones_like(source[:, 0])
         return LINK(self.networks_(self._standardised(source)))
 
     def _standardised(self, source: Tensor) -> Tensor:

@@ -90,7 +90,7 @@ class LinearScale(ScaleCalibrator):
             return 0.0
         shares = torch.linspace(0, 1, 11)
         gains = torch.zeros(len(shares), len(z), dtype=torch.float64)
-        folds = fold_numbers(contents(rows.source, rounded=True), _FOLDS, ties=z.double().cpu().numpy())
+        folds = fold_numbers(contents(rows.source), _FOLDS, ties=z.double().cpu().numpy())
         for train, fold in splits_of(folds):
             training = rows.at(train)
             base = common_scale(Rows(z[train]), training.weight, self._family.power)

@@ -83,7 +83,7 @@ class Forecasts(HeldOutRows):
         return Rows(torch.stack([self.mean] if self.answers is None else [self.mean, self.answers.log()], dim=1))
 
     def keys(self) -> Keys:
-        return contents(Rows(self.mean[:, None]), self.features, rounded=True)
+        return contents(Rows(self.mean[:, None]), self.features)
 
     def fit(self, step: Any) -> Any:
         if not hasattr(step, "_fit_rows"):

@@ -132,7 +132,7 @@ class GlobalTemperature(TemperatureCalibrator):
         self.temperature_ = 1 / fit_inverse_temperature(logits, y, weight).value
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        return logits.new_full((len(logits),), self.temperature_)
+        return torch.full_like(logits[:, 0], self.temperature_)
 
 
 class _RowTemperature(TemperatureCalibrator):

@@ -136,7 +136,7 @@ def _before(outputs: Outputs, calibrator: Any) -> Any:
         return None
     laplace = "laplace" in calibrator.get_params().values()
     family = torch.distributions.Laplace if laplace else torch.distributions.Normal
-    return _levels(family(torch.as_tensor(predicted), torch.as_tensor(outputs.scale).double()), outputs.truth)
+    return _levels(family(torch.tensor(predicted), torch.as_tensor(outputs.scale).double()), outputs.truth)
 
 
 def _after(fitted: Any, outputs: Outputs) -> Any:

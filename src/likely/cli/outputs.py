@@ -141,8 +141,12 @@ def read_outputs(
     prediction, true = TASKS[task]
     if task == "classification" and truth:
         class_names = _class_names(arrays, names)
-    if class_names and not names.get("logits") and set(class_names) <= arrays.arrays.keys():
-        names = names | {"logits": ",".join(class_names)}
+    notes = arrays.notes
+    if class_names and not names.get("logits"):
+        if set(class_names) <= arrays.arrays.keys():
+            names = names | {"logits": ",".join(class_names)}
+        else:
+            notes += (f"taken for the classes of the logits, in their order: {', '.join(class_names)}",)
     wanted = [prediction, *([true] if truth else []), "features", *(["scale"] if task == "regression" else [])]
     parts = {name: arrays.find(name, names.get(name), needed=name in (prediction, true)) for name in wanted}
     predicted: Any = parts[prediction]
@@ -177,7 +181,7 @@ def read_outputs(
         if class_names and not shares and bool(((predicted >= 0) & (predicted <= 1)).all()):
             raise ValueError(f"the columns {', '.join(class_names)} do not sum to one: list all classes by --logits")
     return Outputs(
-        predicted, shares, parts.get(true), parts["features"], parts.get("scale"), task, arrays.notes, class_names
+        predicted, shares, parts.get(true), parts["features"], parts.get("scale"), task, notes, class_names
     )
 
 

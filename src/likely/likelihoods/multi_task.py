@@ -114,10 +114,14 @@ class _Weighted(nn.Module):
     ) -> Tensor:
         kind = type(self.loss).__name__
         if sample_weight is not None:
-            raise TypeError(f"{kind} takes no sample_weight: pass likely.from_torch({kind}()), or weigh other tasks only")
+            raise TypeError(
+                f"{kind} takes no sample_weight: pass likely.from_torch({kind}()), or weigh other tasks only"
+            )
         loss = self.loss(prediction, target)
         if may_look(loss, None) and bool((loss < 0).any()):  # of which there is no best scale
-            raise ValueError(f"{kind} is negative, so that its scale would fall to zero: pass likely.from_torch({kind}())")
+            raise ValueError(
+                f"{kind} is negative, so that its scale would fall to zero: pass likely.from_torch({kind}())"
+            )
         if self.training and self.scale.waiting and may_start(loss):
             self.scale.begin(loss.detach().mean().sqrt())
         scale = self.scale()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Distribution, Normal
@@ -49,6 +51,8 @@ class LinearModel(BaseEstimator):
             ValueError: X or y has the wrong shape or holds NaN or ∞, or a parameter of the estimator is out of range.
             TypeError: X is a table in blocks, and the estimator is fitted to rows in memory.
         """
+        for name, kind, least in (("max_iter", Integral, 1), ("tol", Real, 0)):
+            check_scalar(getattr(self, name, least), name, kind, min_val=least)
         self._fit(X, y, sample_weight)
         return self
 

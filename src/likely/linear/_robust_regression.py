@@ -3,11 +3,12 @@
 import math
 import warnings
 from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
@@ -233,8 +234,7 @@ class RobustLinearRegression(LinearRegressor):
             raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {self.scale!r}")
         if self.df is not None and not self.df > 0:
             raise ValueError(f"df must be positive, got {self.df}")
-        if self.max_iter < 1 or self.n_starts < 0:
-            raise ValueError(f"max_iter must be ≥ 1 and n_starts ≥ 0, got {self.max_iter} and {self.n_starts}")
+        check_scalar(self.n_starts, "n_starts", Integral, min_val=0)
         return Density.of(self.likelihood, self.shape)
 
     def _features(self, table: Array) -> Array:

@@ -110,8 +110,8 @@ class SpikeSlabPrior(Prior):
     r"""Each weight is zero or normal: :math:`(1-\pi)\,\mathrm{Laplace}(0, ε) + \pi\,N(0, \sigma^2)`.
 
     The share π of weights in the slab and the slab's σ are learned. The spike does not learn, and the slab stays wider
-    than the spike, so that the prior cannot collapse. Standardise inputs and targets: the width of the spike, .04 over the
-    root of the number of inputs, is meant for them.
+    than the spike, so that the prior cannot collapse. Standardise inputs and targets: the width of the spike, .04 over
+    the root of the number of inputs, is meant for them.
 
     Args:
         model: module whose weights get the prior.

@@ -168,8 +168,8 @@ def test_a_table_that_does_not_fit_is_refused_by_its_columns() -> None:
 @pytest.mark.parametrize(
     ("column", "now", "message"),
     [
-        ("zone", [1, 2, 3, 1], "column 'zone' held '1' in the fit and holds 1 now: keep its type"),
-        ("open", ["True", "False", "True", "True"], "column 'open' held .* in the fit and holds 'True' now"),
+        ("zone", [1, 2, 3, 1], "column 'zone' held '1' in the fit, now 1: keep its type"),
+        ("open", ["True", "False", "True", "True"], "column 'open' held .* in the fit, now 'True'"),
         ("day", [1, 2, 3, 4], "column 'day' held dates in the fit and holds whole numbers now"),
     ],
 )

@@ -1,6 +1,5 @@
 """A neural network classifier whose temperature depends on the row."""
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from likely._rows.sources import by_blocks
-from likely._solvers.training import Callbacks
 from likely._typing import Array, Floats, Values
 from likely.tabular._predictions import ProbabilityClassifier, number_per_class, odds_against
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
@@ -35,8 +33,6 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
         model: None is a multilayer perceptron (MLP); or an ``nn.Module`` that maps standardized inputs of shape
             (rows, inputs) to logits, or to ``(logits, features)``; or a function of (inputs, classes) that returns one.
         hidden: sizes of the hidden layers of the MLP; ``()`` is a linear model.
-        temperature: what the temperature depends on: ``"fixed"``, ``"global"`` (one value for all), ``"data"`` (one
-            value per training row) or ``"predicted"`` (the input).
         objective: ``"two_stage"``, as above; ``"joint"``, the paper's, trains everything by one negative
             log-likelihood (NLL).
         cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
@@ -48,6 +44,8 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
         random_state: seed or generator; the same seed gives the same model.
         callbacks: functions that are called with a :class:`~likely.tabular.Progress`; training ends when one returns
             True.
+        temperature: what the temperature depends on: ``"fixed"``, ``"global"`` (one value for all), ``"data"`` (one
+            value per training row) or ``"predicted"`` (the input).
 
     Attributes:
         classes_: the labels, sorted, of shape (classes,).
@@ -68,18 +66,8 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
 
     _per_target = False
 
-    model: Any = None
     _: KW_ONLY
-    hidden: Sequence[int] = (64, 64)
     temperature: str = "predicted"
-    objective: str = "two_stage"
-    cv: int | None = 5
-    learning_rate: float = 0.01
-    batch_size: int | None = 256
-    max_steps: int = 2000
-    device: Any = None
-    random_state: Any = None
-    callbacks: Callbacks | None = None
 
     @number_per_class
     def predict_proba(self, X: Any) -> Array:

@@ -1,6 +1,7 @@
 """The base class of the two network estimators: arguments, training, and predictions of each network."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
@@ -27,19 +28,9 @@ OBJECTIVES = ("two_stage", "joint")
 FLOATS = (np.float64, np.float32)
 
 
-class NetworkEstimator(BaseEstimator):
-    """A scikit-learn estimator whose loss is a likelihood with parameters that learn."""
+class _Learned(BaseEstimator):
+    """What a fit stores, and what a subclass writes."""
 
-    model: Any
-    hidden: Sequence[int]
-    objective: str
-    cv: int | None
-    learning_rate: float
-    batch_size: int | None
-    max_steps: int
-    device: Any
-    random_state: Any
-    callbacks: Callbacks | None
     outlier_scores_: Array
     out_of_fold_: Array
     second_: Second | None
@@ -50,6 +41,23 @@ class NetworkEstimator(BaseEstimator):
     _goals: Callable[[Values, Array], tuple[Tensor, int]]
     _out_of_fold: Callable[[Tensor, Phi], Array]
     _row_scores: Callable[[TrainingRows, Array], Array]
+
+
+@dataclass(eq=False, repr=False)
+class NetworkEstimator(_Learned):
+    """A scikit-learn estimator whose loss is a likelihood with parameters that learn."""
+
+    model: Any = None
+    _: KW_ONLY
+    hidden: Sequence[int] = (64, 64)
+    objective: str = "two_stage"
+    cv: int | None = 5
+    learning_rate: float = 0.01
+    batch_size: int | None = 256
+    max_steps: int = 2000
+    device: Any = None
+    random_state: Any = None
+    callbacks: Callbacks | None = None
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -1,6 +1,5 @@
 """A neural network regressor that predicts a distribution for every row."""
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._rows.columns import middle_and_spread
 from likely._rows.sources import by_blocks, refuse_blocks
-from likely._solvers.training import Callbacks
 from likely._typing import Array, Floats, Values
 from likely.likelihoods import LIKELIHOODS
 from likely.tabular._predictions import DistributionRegressor
@@ -38,10 +36,6 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
             (rows, inputs) to predictions, or to ``(predictions, features)``; or a function of (inputs, outputs) that
             returns one.
         hidden: sizes of the hidden layers of the MLP; ``()`` is a linear model.
-        likelihood: name of a likelihood: ``"normal"``, ``"laplace"``, ``"student_t"``, ``"robust"`` (ρ) and others for
-            real targets; further ones for positive targets, counts, shares and angles: see :mod:`likely.likelihoods`.
-        scale: what the scale of a row's error, and any other parameter of the likelihood, depends on: ``"fixed"``,
-            ``"global"`` (one value for all), ``"data"`` (one value per training row) or ``"predicted"`` (the input).
         objective: ``"two_stage"``, as above; ``"joint"``, the paper's, trains everything by one negative
             log-likelihood (NLL).
         cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
@@ -53,6 +47,10 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         random_state: seed or generator; the same seed gives the same model.
         callbacks: functions that are called with a :class:`~likely.tabular.Progress`; training ends when one returns
             True.
+        likelihood: name of a likelihood: ``"normal"``, ``"laplace"``, ``"student_t"``, ``"robust"`` (ρ) and others for
+            real targets; further ones for positive targets, counts, shares and angles: see :mod:`likely.likelihoods`.
+        scale: what the scale of a row's error, and any other parameter of the likelihood, depends on: ``"fixed"``,
+            ``"global"`` (one value for all), ``"data"`` (one value per training row) or ``"predicted"`` (the input).
 
     Attributes:
         outlier_scores_: NLL of each training row, of shape (rows,), from networks that were trained without it.
@@ -75,19 +73,9 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
 
     _per_target = True
 
-    model: Any = None
     _: KW_ONLY
-    hidden: Sequence[int] = (64, 64)
     likelihood: str = "normal"
     scale: str = "predicted"
-    objective: str = "two_stage"
-    cv: int | None = 5
-    learning_rate: float = 0.01
-    batch_size: int | None = 256
-    max_steps: int = 2000
-    device: Any = None
-    random_state: Any = None
-    callbacks: Callbacks | None = None
 
     @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
