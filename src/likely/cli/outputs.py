@@ -180,9 +180,7 @@ def read_outputs(
         shares = bool((predicted >= 0).all() and (np.abs(sums - 1) < 1e-2).all())
         if class_names and not shares and bool(((predicted >= 0) & (predicted <= 1)).all()):
             raise ValueError(f"the columns {', '.join(class_names)} do not sum to one: list all classes by --logits")
-    return Outputs(
-        predicted, shares, parts.get(true), parts["features"], parts.get("scale"), task, notes, class_names
-    )
+    return Outputs(predicted, shares, parts.get(true), parts["features"], parts.get("scale"), task, notes, class_names)
 
 
 def _class_names(arrays: Arrays, names: Names) -> tuple[str, ...]:

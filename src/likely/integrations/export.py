@@ -63,10 +63,10 @@ def _exported(module: nn.Module, example_inputs: Sequence[Any]) -> tuple[torch.e
         raise ValueError("example_inputs must hold tensors with two rows or more: one row would fix the size at one")
     rows = torch.export.Dim("rows", min=1)
     shapes = tuple({0: rows} if isinstance(value, Tensor) and value.ndim else None for value in inputs)
+    outputs = ["logits"] if isinstance(module, CalibratedModule) else None
     if isinstance(module, Supervised):
         module, outputs = _Predictive(module), ["prediction", *getattr(module.loss_fn, "slots", {})]
     else:
-        outputs = ["logits"] if isinstance(module, CalibratedModule) else None
         module = copy.deepcopy(module)
     with torch.no_grad():
         packed: Any = (shapes,) if outputs else shapes
