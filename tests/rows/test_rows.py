@@ -12,7 +12,7 @@ import torch
 
 from likely._numerics.significance import held_out_gain
 from likely._rows.blocks import Rows, row_blocks
-from likely._rows.contents import contents, exact_keys, fold_numbers, row_keys, splits_of
+from likely._rows.contents import contents, fold_numbers, rank_keys, row_keys, splits_of
 
 
 def table(n: int = 2000, columns: int = 3) -> np.ndarray:
@@ -77,12 +77,16 @@ def test_contents_follow_from_the_numbers_of_a_row_alone() -> None:
     np.testing.assert_array_equal(row_keys(np.array([[0.0, 1.0]])), row_keys(np.array([[-0.0, 1.0]])))
 
 
-def test_exact_keys_tell_last_digits_and_columns_apart() -> None:
+def test_rank_keys_tell_last_digits_apart_and_do_not_depend_on_units() -> None:
     one = np.array([[1.0, 2.0, np.nan]])
-    exact, symmetric = exact_keys(np.vstack([one, one, one[:, ::-1], np.nextafter(one, 9)]))
+    rows = np.vstack([one, one, -one, np.nextafter(one, 9), 0 * one, -0.0 * one])
+    exact, symmetric = rank_keys(rows)
     assert exact[0] == exact[1]
-    assert symmetric[0] == symmetric[2]
-    assert len(set(exact.tolist())) == 3
+    assert exact[4] == exact[5]
+    assert len(set(exact.tolist())) == 4
+    for same in (rows * [3.0, 1e-9, 1e12], 0.25 * rows):
+        np.testing.assert_array_equal(rank_keys(same)[0], exact)
+    np.testing.assert_array_equal(rank_keys(rows[:, [2, 0, 1]])[1], symmetric)
 
 
 def test_a_row_that_changes_moves_itself_only() -> None:

@@ -50,24 +50,17 @@ def frame_keys(frame: Any) -> Keys:
     return pd.util.hash_pandas_object(frame, index=False).to_numpy()
 
 
-def ranked(table: Values) -> Index:
-    """Return the rank of each value among the different ones of its column, which no unit and no last digit changes."""
-    return np.column_stack([np.unique(column, return_inverse=True)[1] for column in table.T])
+def rank_keys(table: Values) -> tuple[Keys, Keys]:
+    """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too.
 
-
-def exact_keys(table: Values) -> tuple[Keys, Keys]:
-    """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too."""
+    They are those of the ranks of its values in their columns, which no unit and no last digit changes.
+    """
+    ranks = np.column_stack([np.unique(column, return_inverse=True)[1] for column in table.T]).astype(np.uint64)
     draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
-    factors = 2 * draw + 1
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
     for rows in row_blocks(*table.shape):
-        numbers = np.ascontiguousarray(table[rows], dtype=np.float64) + 0.0
-        bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)  # one zero and one NaN
-        for shift, factor in ((32, 0x9E3779B97F4A7C15), (29, 0xBF58476D1CE4E5B9)):
-            bits ^= bits >> shift
-            bits *= np.uint64(factor)
-        bits ^= bits >> 32
-        exact[rows], symmetric[rows] = bits @ factors, bits.sum(1, dtype=np.uint64)
+        keys = mixed(ranks[rows])
+        exact[rows], symmetric[rows] = keys @ (2 * draw + 1), keys.sum(1, dtype=np.uint64)
     return exact, symmetric
 
 

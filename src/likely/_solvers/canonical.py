@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from likely._rows.contents import exact_keys
+from likely._rows.contents import rank_keys
 from likely._typing import Array, Index, Mask, Values
 
 _LARGEST = 1e75  # products of squares of larger numbers, or of smaller ones than its inverse, exceed float64
@@ -75,7 +75,7 @@ def _sorted_rows(x: Array, y: Array) -> tuple[Index, Index]:
     keys: list[Values] = [*x.T[:3][::-1], y]
     rows, new = _sorted(keys)
     if not new.all() and x.shape[1] > 3:
-        rows, new = _sorted([exact_keys(x)[0], *keys])
+        rows, new = _sorted([rank_keys(x)[0], *keys])
     return rows, np.flatnonzero(new)
 
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array
 
 from likely._rows.blocks import row_blocks
 from likely._rows.columns import as_codes, as_numbers, each_column, is_frame, level_codes
-from likely._rows.contents import exact_keys, ranked
+from likely._rows.contents import rank_keys
 from likely._typing import Array, Index
 from likely.outliers.threshold import quantiles
 
@@ -48,7 +48,7 @@ class Distinct:
         """Group equal rows; rows of no weight are left out."""
         scaled_weight = np.ones(len(table)) if weight is None else weight / 2.0 ** np.frexp(weight.max())[1]  # exactly
         there = np.flatnonzero(scaled_weight > 0)
-        exact, symmetric = exact_keys(ranked(table[there]))
+        exact, symmetric = rank_keys(table[there])
         _, first, group = np.unique(exact, return_index=True, return_inverse=True)
         mass = np.bincount(group, scaled_weight[there])
         order = np.lexsort((exact[first], symmetric[first]))

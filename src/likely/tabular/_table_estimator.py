@@ -18,7 +18,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
 from likely._rows.checks import check_table
-from likely._rows.contents import exact_keys, ranked
+from likely._rows.contents import rank_keys
 from likely._typing import Array, FilePath, Index
 from likely.tabular._columns import Encoders, TableColumns, read_sample
 from likely.tabular._importance import Importances, importances
@@ -86,7 +86,7 @@ class TableEstimator(BaseEstimator):
         """
         self.columns_ = TableColumns.learn(X, weight)
         plain, counted = self.columns_(X), np.flatnonzero(weight > 0)
-        order = counted[np.lexsort((weight[counted], ties[counted], exact_keys(ranked(plain[counted]))[0]))]
+        order = counted[np.lexsort((weight[counted], ties[counted], rank_keys(plain[counted])[0]))]
         groups = None if groups is None else np.asarray(groups)
         return plain[order], order, self._folds(X, strata, groups, order, seed)
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from likely._rows.checks import all_or_nothing, row_weights
-from likely._rows.contents import exact_keys, ranked
+from likely._rows.contents import rank_keys
 from likely._solvers.training import Callbacks
 from likely._typing import Array, Floats, Index, Values
 from likely.tabular._columns import read_sample
@@ -181,4 +181,4 @@ class NetworkEstimator(_Learned):
 def _canonical(X: Floats, y: Values, weight: Array) -> Index:
     """An order of the rows that depends on their values only, not on the order in which they were passed."""
     goals = y if y.ndim > 1 else np.unique(y, return_inverse=True)[1][:, None]
-    return np.lexsort((weight, *(exact_keys(ranked(part))[0] for part in (goals, X))))
+    return np.lexsort((weight, *(rank_keys(part)[0] for part in (goals, X))))
