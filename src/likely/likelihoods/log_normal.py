@@ -69,8 +69,9 @@ class LogNormal(Exact, td.LogNormal):
     """
 
     def _nll(self, value: Tensor) -> Tensor:
-        loc, scale = self.loc.double(), self.scale.double()
-        return log_normal_nll(loc, value.double(), scale=scale, **EACH).to(self.loc)
+        loc, scale, inside = self.loc.double(), self.scale.double(), value > 0
+        nll = log_normal_nll(loc, torch.where(inside, value, 1.0).double(), scale=scale, **EACH)
+        return torch.where(inside, nll, torch.inf).to(self.loc)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value), differentiable in the value and all parameters.

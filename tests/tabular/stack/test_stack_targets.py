@@ -10,6 +10,8 @@ import pytest
 import torch
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
+from likely.distributions import SkewStudentT, StudentT
+from likely.tabular.targets.links import Link
 from quick_stacks import classifier, mixed_table, regressor, usable
 
 pytestmark = pytest.mark.usefixtures("quick_stacks")
@@ -171,3 +173,24 @@ def test_splits_and_groups_that_cannot_be_used() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             regressor(**options).fit(X, y, **arguments)
+
+
+@pytest.mark.parametrize("link", ["log", "logit"])
+@pytest.mark.parametrize("base", [StudentT(3.0, 0.0, 1.0), SkewStudentT(3.0, 0.4, 0.0, 1.0)], ids=["t", "skewed t"])
+def test_values_beyond_the_range_of_a_link_have_no_density(link: str, base: Any) -> None:
+    d = Link(link, 0.0, 1.0).distribution(base.expand((4,)))
+    values = torch.tensor([-1.0, 0.3, 0.6, -0.2])
+    inside = torch.tensor([False, True, True, False])
+    torch.testing.assert_close(d.log_prob(values).isfinite(), inside)
+    assert (d.log_prob(values)[~inside] == -torch.inf).all()
+    assert (d.cdf(values)[~inside] == 0).all()
+    above = d.cdf(torch.tensor(2.0))
+    torch.testing.assert_close(above, torch.ones(4) if link == "logit" else base.cdf(torch.tensor(2.0).log()).expand(4))
+
+
+def test_a_zero_has_no_density_where_all_targets_were_positive() -> None:
+    X, y = rows(150)
+    model = regressor("linear", likelihood="log_normal").fit(X, np.exp(y))
+    nll = -np.asarray(model.predict_dist(X[:3]).log_prob(torch.tensor([0.0, -1.0, 1.0])))
+    assert np.isposinf(nll).tolist() == [True, True, False]
+    assert np.isfinite(nll[2])

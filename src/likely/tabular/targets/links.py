@@ -99,6 +99,16 @@ RATIO = 4.0  # of the largest to the smallest target, above which the logarithm 
 class Curved(TransformedDistribution):
     """A function of a location and scale family of one shape, whose mean and variance are computed from quantiles."""
 
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the logarithm of the density, −∞ outside the link's range."""
+        inside: Any = self.support.check(value)
+        return torch.where(inside, super().log_prob(torch.where(inside, value, 0.5)), -torch.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Return P(X ≤ value)."""
+        inside: Any = self.support.check(value)
+        return torch.where(inside, super().cdf(torch.where(inside, value, 0.5)), (value > 0).to(value))
+
     @property
     def mean(self) -> Tensor:
         """The mean of the target."""
