@@ -8,6 +8,7 @@ and tracing a tensor stands for many, and no value is looked at.
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -193,3 +194,9 @@ def promote(first: Tensor, **parameters: float | Tensor) -> tuple[Tensor, ...]:
 def reduce(nll: Tensor, reduction: str) -> Tensor:
     check_reduction(reduction)
     return nll if reduction == "none" else nll.sum() if reduction == "sum" else nll.mean()
+
+
+def refuse_dates(y: Any) -> None:
+    """Raise an error for targets that are times, which would be counted in nanoseconds or the like."""
+    if getattr(getattr(y, "dtype", None), "kind", None) in ("m", "M"):
+        raise ValueError("y holds dates or durations: give numbers, such as days")

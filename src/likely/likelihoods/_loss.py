@@ -257,7 +257,7 @@ class LikelihoodLoss(nn.Module):
         self._check(prediction, target)
         factor = None
         if sample_weight is not None:
-            factor = row_weight(sample_weight, self._outer(prediction), self.validate_args)
+            factor = row_weight(sample_weight, self._rows(prediction), self.validate_args)
             if (kept := kept_rows(factor)) is not None:
                 # Nothing of the other rows may reach the loss or a gradient.
                 prediction, target = self._replaced(prediction, kept), self._replaced(target, kept)
@@ -427,7 +427,12 @@ class LikelihoodLoss(nn.Module):
         return torch.where(along(kept, values), values, self._harmless if values.is_floating_point() else 0)
 
     def _outer(self, prediction: Tensor) -> torch.Size:
+        """The shape to which values of parameters broadcast."""
         return prediction.shape
+
+    def _rows(self, prediction: Tensor) -> torch.Size:
+        """The shape of the loss before it is reduced."""
+        return self._outer(prediction)
 
     def _check(self, prediction: Tensor, target: Tensor) -> None:
         check_floating("prediction", prediction)

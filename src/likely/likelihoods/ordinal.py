@@ -280,6 +280,9 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
     def _outer(self, prediction: Tensor) -> torch.Size:
         return torch.Size((*prediction.shape, self.cutpoints.shape[-1]))
 
+    def _rows(self, prediction: Tensor) -> torch.Size:
+        return prediction.shape
+
     def _options(self, reduction: str) -> dict[str, Any]:
         return {"reduction": reduction, "validate_args": self.validate_args}
 

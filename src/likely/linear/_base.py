@@ -21,6 +21,7 @@ from likely._solvers.canonical import Table, canonical
 from likely._solvers.design import Design, Posterior, standardized
 from likely._solvers.factor import Factor
 from likely._typing import Array
+from likely._validation import refuse_dates
 
 
 class LinearModel(BaseEstimator):
@@ -70,6 +71,7 @@ class LinearRegressor(RegressorMixin, LinearModel):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         require_rows_in_memory(self, X)
+        refuse_dates(y)
         options = {"accept_sparse": self._accept_sparse, "accept_large_sparse": False, "y_numeric": True}
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least, **options)
         self._learn(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))

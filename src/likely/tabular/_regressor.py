@@ -14,6 +14,7 @@ from torch.distributions import Distribution
 from likely._rows.checks import all_or_nothing, row_weights
 from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array, Index
+from likely._validation import refuse_dates
 from likely.likelihoods import LIKELIHOODS
 from likely.metrics._predictive import quantile
 from likely.tabular._columns import read_sample, sample_rows
@@ -339,6 +340,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
     def _target(self, X: Any, y: Any) -> Array:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        refuse_dates(y)
         y = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
         check_consistent_length(X, y)
         if y.ndim > 1 and y.shape[1] > 1:

@@ -11,6 +11,7 @@ import torch
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 from likely.distributions import SkewStudentT, StudentT
+from likely.linear import DynamicRidge
 from likely.tabular.targets.links import Link
 from quick_stacks import classifier, mixed_table, regressor, usable
 
@@ -194,3 +195,9 @@ def test_a_zero_has_no_density_where_all_targets_were_positive() -> None:
     nll = -np.asarray(model.predict_dist(X[:3]).log_prob(torch.tensor([0.0, -1.0, 1.0])))
     assert np.isposinf(nll).tolist() == [True, True, False]
     assert np.isfinite(nll[2])
+
+
+@pytest.mark.parametrize("fit", [regressor("linear").fit, DynamicRidge().fit], ids=["table", "ridge"])
+def test_dates_are_no_targets(fit: Any) -> None:
+    with pytest.raises(ValueError, match="y holds dates or durations"):
+        fit(rows(40)[0], pd.date_range("2024-01-01", periods=40))
