@@ -95,11 +95,12 @@ def _sentences(clear: dict[str, Dependence], target: str | None) -> Iterator[str
     if ordered:
         yield f"Rows are sorted by {listed(ordered, most=3, last=' and ')}, or nearly so."
     if alike:
-        own = clear[alike[0]]
-        how = f"neighbouring rows {'are alike' if own.neighbours > 0 else 'alternate'} ({alike[0]}: {own}, by chance 0)"
+        own, of = clear[alike[0]], f"of {alike[0]} " if len(alike) > 1 else ""
+        how, size = f"neighbouring rows {'are alike' if own.neighbours > 0 else 'alternate'}", str(own)
         if abs(own.neighbours) < max(_CLEAR, abs(own.trend) / 2):
-            how = f"values change along the table ({alike[0]}: correlation {own.trend:.2f}, by chance 0)"
-        yield f"In {listed(alike, most=3, last=' and ')}{' columns' if len(alike) > 3 else ''}, {how}."
+            how, size = "values change along the table", f"{own.trend:.2f}"
+        columns = f"{listed(alike, most=3, last=' and ')}{' columns' if len(alike) > 3 else ''}"
+        yield f"In {columns}, {how} (correlation {of}{size}, by chance 0)."
     if target in clear:
         yield f"{target} depends on the order: in a random split, test rows are neighbours of training rows."
     yield "If rows follow each other in time, or belong to groups, split by time or by group."

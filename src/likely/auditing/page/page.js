@@ -170,7 +170,8 @@ function narrow() {
   drawn = 0;
   draw(STEP);
   const all = data.entries.length;
-  $("shown").textContent = shown.length === all ? `${all.toLocaleString("en")} findings` : `${shown.length.toLocaleString("en")} of ${all.toLocaleString("en")} findings`;
+  const some = shown.length === all ? "" : `${shown.length.toLocaleString("en")} of `;
+  $("shown").textContent = `${some}${all.toLocaleString("en")} ${all === 1 ? "finding" : "findings"}`;
   $("none").hidden = shown.length > 0;
 }
 
