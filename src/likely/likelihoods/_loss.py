@@ -424,7 +424,7 @@ class LikelihoodLoss(nn.Module):
 
     def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
         """Predictions or targets, with one that the likelihood allows where they are not kept."""
-        return torch.where(along(kept, values), values, self._harmless if values.is_floating_point() else 0)
+        return torch.where(along(kept, values.ndim), values, self._harmless if values.is_floating_point() else 0)
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         """The shape to which values of parameters broadcast."""

@@ -10,9 +10,9 @@ from likely._validation import check_real, check_weights, fits, may_look, reduce
 Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by name
 
 
-def along(rows: Tensor, values: Tensor) -> Tensor:
-    """``rows`` with axes added at the end, so that they broadcast to ``values``."""
-    return rows.reshape(rows.shape + (1,) * (values.ndim - rows.ndim))
+def along(rows: Tensor, ndim: int) -> Tensor:
+    """``rows`` with axes added at the end, so that they broadcast to values of so many axes."""
+    return rows.reshape(rows.shape + (1,) * (ndim - rows.ndim))
 
 
 def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
@@ -26,7 +26,7 @@ def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
 def row_weight(sample_weight: Tensor, shape: torch.Size, validate_args: bool | None) -> Tensor:
     """The weights with axes added, so that they broadcast to one per element of a loss of this shape."""
     check_real("sample_weight", sample_weight)
-    factor = sample_weight.reshape(sample_weight.shape + (1,) * (len(shape) - sample_weight.ndim))
+    factor = along(sample_weight, len(shape))
     if not fits(factor.shape, shape):
         raise ValueError(
             f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(shape)}: give one weight per row"
@@ -48,7 +48,7 @@ def harmless_features(features: Features, kept: Tensor) -> Features:
     if features is None or len(features) != len(kept):
         return features
     rows = kept.reshape(len(kept), -1).any(1)
-    return torch.where(along(rows, features) | features.isfinite(), features, 0)
+    return torch.where(along(rows, features.ndim) | features.isfinite(), features, 0)
 
 
 def weighted(nll: Tensor, counted: Tensor | None, factor: Tensor | None, reduction: str) -> Tensor:

@@ -342,7 +342,7 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         if not values.is_floating_point():
             return super()._replaced(values, kept)
         kept = kept.unsqueeze(1) if kept.ndim > 1 else kept
-        return torch.where(along(kept, values), values, 1 / values.shape[_axes(values)[0]])
+        return torch.where(along(kept, values.ndim), values, 1 / values.shape[_axes(values)[0]])
 
     def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         if self._buffers["weight"] is not None or not super()._can_fuse(prediction, target):
