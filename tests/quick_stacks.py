@@ -33,6 +33,8 @@ def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "ROUNDS", 2)
     monkeypatch.setattr(network, "STEPS", 20)
     monkeypatch.setattr(network, "HIDDEN", (16,))
+    monkeypatch.setattr(network, "MANY_STEPS", 20)
+    monkeypatch.setattr(network, "MANY_HIDDEN", (16,))
     monkeypatch.setattr(task, "minimize", partial(minimize, options={"maxiter": 3}))
     monkeypatch.setattr(linear, "MOST_STEPS", 8)
     monkeypatch.setattr(linear, "FEW_STEPS", 4)

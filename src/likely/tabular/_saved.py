@@ -27,7 +27,7 @@ from likely.tabular._columns import Dates, Encoders, Indicator, LevelCodes, Mean
 from likely.tabular._stack import ClassPool, Pool, Stack
 from likely.tabular.members.boosting import Boosted, Flat, Histogram
 from likely.tabular.members.estimator import Foreign, Forest
-from likely.tabular.members.kernel import Smooth
+from likely.tabular.members.kernel import LevelIndicators, Smooth
 from likely.tabular.members.linear import LinearModel
 from likely.tabular.members.network import Network
 from likely.tabular.members.task import StackMember
@@ -270,7 +270,7 @@ CLASSES: tuple[type, ...] = (
     Encoders, Number, Indicator, MeanEncoding,
     Stack, StackMember, Pool, ClassPool,
     ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion, AtomTarget,
-    LinearModel, Smooth, Network, Forest,
+    LinearModel, Smooth, LevelIndicators, Network, Forest,
     Boosted, Flat, Histogram,
     PlainFrame, PlainNetwork, PlainState,
 )  # fmt: skip

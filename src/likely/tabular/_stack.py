@@ -108,7 +108,7 @@ def _fit_member(
         if name == "network" and not _network_may_help(task, losses, plan.scouted):
             return None, "not begun: the target is not smooth enough, or there are too few rows"
         best = _best(task, members, losses, plan.scouted, name)
-    compared = replace(task, best=best)
+    compared = replace(task, best=best, lines=members["linear"].models if "linear" in members else ())
     try:
         task.check_time()
         if name in plan.scouted and "kernel" in members:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import log_loss, roc_auc_score
@@ -111,3 +112,15 @@ def test_probabilities_and_wrong_labels() -> None:
     assert np.mean(model.predict(X[400:]) == labels[400:]) > 0.9
     assert log_loss(labels[400:], proba, labels=model.classes_) < 0.3
     assert model.importances(n_repeats=1).mean.argmin() == 2
+
+
+def test_each_level_of_a_category_has_a_trend_of_its_own() -> None:
+    rng = np.random.default_rng(0)
+    country, year = np.repeat(np.arange(24), 30), np.tile(np.arange(1990.0, 2020), 24)
+    start, growth = rng.normal(50, 10, 24), rng.normal(size=24)
+    y = start[country] + growth[country] * (year - 1990) + rng.normal(size=len(year))
+    frame = pd.DataFrame({"country": [f"c{k}" for k in country], "year": year})
+    held_out = rng.random(len(y)) < 0.25
+    model = LikelihoodRegressor(["linear", "kernel"], random_state=0).fit(frame[~held_out], y[~held_out])
+    error = np.sqrt(np.square(model.predict(frame[held_out]) - y[held_out]).mean())
+    assert error < 1.4  # of noise of one; members that read only the mean of each level have 2.4

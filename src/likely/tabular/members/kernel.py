@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from likely._rows.blocks import row_blocks
 from likely._typing import Array, Index
+from likely.tabular._columns import MAX_INDICATORS
 from likely.tabular.members.linear import base_rate, descend, stiffness
-from likely.tabular.members.task import NoHelp, StackMember, Task, View, cross_fit, loss_of
+from likely.tabular.members.task import MemberTable, NoHelp, StackMember, Task, View, cross_fit, loss_of
 
 SHAPES = ("normal", "matern", "laplace")
 LENGTHS = (0.7, 1.0, 1.5)  # in median distances between rows
@@ -31,7 +33,9 @@ MORE_CENTRES = 1500  # where the loss is far below that of the best member so fa
 AHEAD = 0.5  # share of that loss
 METRIC_ROWS = 2000  # largest number of rows for learning the metric
 MAX_INPUTS = 2000  # largest number of inputs for which a metric is learned
+MAX_LEVELS = 100  # of a category that has an indicator per level
 MAX_FIT_ROWS = 20_000  # largest number of rows per fit: more hardly change so few coefficients
+CHUNK_ROWS = 4096  # predicted at once
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-8}
 EXACT_SHARE = 0.01  # share of the variance that is left, below which double precision is used
 
@@ -56,6 +60,30 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class LevelIndicators:
+    """One input per level of each category of which the other smooth members read the mean target of a level only.
+
+    A kernel finds the function of the other columns within a level, such as the trend of each country.
+    """
+
+    counts: tuple[tuple[int, int], ...]  # position of each category among the numbers of a row, and number of levels
+    apart: bool  # whether indicators are in units of their deviation, and rows of two levels far apart at first
+
+    @classmethod
+    def of(cls, table: MemberTable) -> tuple[LevelIndicators, ...]:
+        """Return the indicators to choose from."""
+        levels = [(j, int(np.nanmax(table.plain[:, j], initial=-1)) + 1) for j in table.categories]
+        counts = tuple((j, count) for j, count in levels if MAX_INDICATORS < count <= MAX_LEVELS)
+        return (cls(counts, False), cls(counts, True)) if counts else (cls((), False),)
+
+    def beside(self, smooth: Tensor, plain: Array) -> Tensor:
+        """Return the inputs of smooth members, and the indicators after them."""
+        present = [torch.from_numpy(plain[:, [j]] == np.arange(n)).to(smooth) for j, n in self.counts]
+        units = [n**0.5 if self.apart else 1.0 for _, n in self.counts]
+        return torch.hstack([smooth, *(part * unit for part, unit in zip(present, units, strict=True))])
+
+
+@dataclass(frozen=True)
 class Smooth:
     """A sum of kernels."""
 
@@ -64,14 +92,11 @@ class Smooth:
     centres: Tensor  # in the metric
     coef: Tensor  # (centres, outputs)
     bias: Tensor  # (outputs,)
+    levels: LevelIndicators
 
     def features(self, x: Tensor) -> Tensor:
         """Return the kernel of each row with each centre."""
         return kernel(self.shape, squared_distances(x @ self.metric, self.centres))[0]
-
-    def predict(self, x: Tensor) -> Tensor:
-        """Predict, of shape (rows, outputs)."""
-        return torch.cat([torch.addmm(self.bias, self.features(chunk), self.coef) for chunk in x.split(4096)])
 
     def slopes(self, x: Tensor) -> Tensor:
         """Return the sum over rows and outputs of the outer products of the gradients in the inputs."""
@@ -86,7 +111,11 @@ class Smooth:
 
     def __call__(self, view: View) -> Array:
         """Predict, in the link's units, of shape (rows, outputs)."""
-        return np.asarray(self.predict(view.smooth.to(self.coef)).double().cpu())
+        chunks = []
+        for rows in row_blocks(len(view.plain), numbers=CHUNK_ROWS):
+            x = self.levels.beside(view.smooth[rows], view.plain[rows]).to(self.coef)
+            chunks.append(torch.addmm(self.bias, self.features(x), self.coef))
+        return np.asarray(torch.cat(chunks).double().cpu())
 
 
 class Part(NamedTuple):
@@ -103,6 +132,7 @@ class Problem:
 
     rows: Part
     held_out: Part
+    levels: LevelIndicators
     link: str = "identity"
     ridges: tuple[float, ...] = FEWER
 
@@ -122,7 +152,7 @@ class Problem:
         """Yield the constant model, then one model per ridge."""
         x, y, weight = self.rows
         centres, base = x[chosen] @ metric, base_rate(self.link, y, weight)
-        model = Smooth(shape, metric, centres, y.new_zeros(len(chosen), y.shape[1]), base)
+        model = Smooth(shape, metric, centres, y.new_zeros(len(chosen), y.shape[1]), base, self.levels)
         yield model
         # In the basis where the prior is the identity, the system is well conditioned for every ridge.
         prior = kernel(shape, squared_distances(centres, centres))[0]
@@ -184,11 +214,21 @@ def learn_metric(
     return best
 
 
-def _kind(problem: Problem, chosen: Tensor) -> tuple[str, bool]:
-    """Choose the shape of the kernel, and whether the metric is diagonal, on a part of the rows."""
-    losses = {shape: learn_metric(problem, shape, True, chosen, (1.0,)).loss for shape in SHAPES}
-    shape = min(losses, key=losses.__getitem__)
-    return shape, learn_metric(problem, shape, False, chosen, (1.0,)).loss > losses[shape]
+class Kind(NamedTuple):
+    """What the first fold chooses, and the held-out loss by which it does."""
+
+    loss: float
+    shape: str
+    diagonal: bool
+    levels: LevelIndicators
+
+    @classmethod
+    def best(cls, problem: Problem, chosen: Tensor) -> Kind:
+        """Choose the shape of the kernel, and whether the metric is diagonal, on a part of the rows."""
+        losses = {shape: learn_metric(problem, shape, True, chosen, (1.0,)).loss for shape in SHAPES}
+        shape = min(losses, key=losses.__getitem__)
+        full = learn_metric(problem, shape, False, chosen, (1.0,)).loss
+        return cls(min(full, losses[shape]), shape, full > losses[shape], problem.levels)
 
 
 def median_distance(z: Tensor) -> float:
@@ -207,7 +247,7 @@ def root_of(outer: Tensor, diagonal: bool) -> Tensor:
 
 
 def fit_kernel(task: Task) -> StackMember:
-    """Fit one model per fold; the first fold chooses the shape of the kernel, and whether the metric is diagonal."""
+    """Fit one model per fold; the first fold chooses the shape of the kernel, the indicators and the kind of metric."""
     if task.best is not None and task.table.smooth[0].shape[1] > MAX_INPUTS:
         raise NoHelp
     target = torch.as_tensor(task.target, dtype=torch.float32)
@@ -225,28 +265,33 @@ def fit_kernel(task: Task) -> StackMember:
         for _, train, held_out in task.splits()
     ]
 
-    def parts(task: Task, fold: int, target: Tensor) -> list[Part]:
+    def parts(task: Task, fold: int, target: Tensor, levels: LevelIndicators) -> list[Part]:
         """Return the rows that a fold's model learns from, and the held-out rows, with this target."""
-        x = task.table.smooth[fold]
-        return [Part(x[rows], target[rows].to(x.device), weight[rows].to(x.device)) for rows in draws[fold]]
+        smooth, plain = task.table.smooth[fold], task.table.plain
+        return [
+            Part(levels.beside(smooth[rows], plain[rows.numpy()]), target[rows].to(smooth), weight[rows].to(smooth))
+            for rows in draws[fold]
+        ]
 
-    def scouting(task: Task, fold: int) -> tuple[Problem, Tensor]:
-        rows, held_out = parts(task, fold, working)
-        return Problem(Part(*(t[:METRIC_ROWS] for t in rows)), held_out), torch.arange(min(SCOUTS, len(rows.x)))
+    def scouting(task: Task, fold: int, levels: LevelIndicators) -> tuple[Problem, Tensor]:
+        rows, held_out = parts(task, fold, working, levels)
+        fewer = Part(*(t[:METRIC_ROWS] for t in rows))
+        return Problem(fewer, held_out, levels), torch.arange(min(SCOUTS, len(rows.x)))
 
-    kind = _kind(*scouting(task, 0))
+    kinds = [Kind.best(*scouting(task, 0, levels)) for levels in LevelIndicators.of(task.table)]
+    _, kernel_shape, diagonal, levels = min(kinds, key=lambda kind: kind.loss)
 
     def fit(task: Task, fold: int, train: Index, held_out: Index) -> Smooth:
-        fewer, scouts = scouting(task, fold)
-        rows, held_out_rows = parts(task, fold, target)
-        learned = learn_metric(fewer, *kind, scouts)
+        fewer, scouts = scouting(task, fold, levels)
+        rows, held_out_rows = parts(task, fold, target, levels)
+        learned = learn_metric(fewer, kernel_shape, diagonal, scouts)
         exact = task.link == "identity" and learned.loss < EXACT_SHARE * float(rows.y.var(correction=0))
         best = task.best if task.link == "identity" and not exact else None
         ahead = best is not None and learned.loss < AHEAD * float(task.losses(best[held_out], held_out).mean())
-        shape, centres = kind[0], torch.arange(min(MORE_CENTRES if ahead else CENTRES, len(rows.x)))
+        centres = torch.arange(min(MORE_CENTRES if ahead else CENTRES, len(rows.x)))
         if exact:
             rows, held_out_rows = (Part(*(t.double() for t in part)) for part in (rows, held_out_rows))
-        problem = Problem(rows, held_out_rows, task.link, RIDGES)
-        return problem.best(shape, learned.metric.to(rows.x), centres, (learned.length,)).model
+        problem = Problem(rows, held_out_rows, levels, task.link, RIDGES)
+        return problem.best(kernel_shape, learned.metric.to(rows.x), centres, (learned.length,)).model
 
     return cross_fit(task, fit)

@@ -18,8 +18,10 @@ from likely.tabular.members.task import StackMember, Task, View, loss_of
 from likely.tabular.networks.modules import MLP, Copies, MemberLinear, tensors_of
 from likely.tabular.networks.rows import Batches
 
-HIDDEN = (128, 128)
-STEPS, BATCH, RATE, DECAY = 600, 256, 0.01, 0.02
+HIDDEN, STEPS = (128, 128), 600
+MANY_CLASSES = 5  # number of classes from which on networks are wider and learn for longer:
+MANY_HIDDEN, MANY_STEPS = (256, 256), 1200
+BATCH, RATE, DECAY = 256, 0.01, 0.02
 CLASS_BATCH, CLASS_DROPOUT = 128, 0.2  # for classes
 WARM = 30  # steps over which the learning rate rises
 EVERY = 50  # steps between evaluations on held-out rows
@@ -48,6 +50,7 @@ def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Sta
     smooth = task.table.smooth
     x = torch.stack(tuple(smooth)) if smooth[0] is not smooth[-1] else smooth[0][None]
     n, device, models = len(task.folds), x.device, task.n_folds
+    steps = MANY_STEPS if task.outputs >= MANY_CLASSES else STEPS
     target = torch.as_tensor(task.target, dtype=torch.float32, device=device)
     weight = torch.as_tensor(task.weight, dtype=torch.float32, device=device)
     folds = torch.as_tensor(task.folds, device=device)
@@ -68,7 +71,7 @@ def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Sta
     def loss(step: int) -> Tensor:
         task.check_time()
         net.train()
-        rate = RATE * min(1.0, (step + 1) / WARM) * 0.5 * (1 + math.cos(math.pi * step / STEPS))
+        rate = RATE * min(1.0, (step + 1) / WARM) * 0.5 * (1 + math.cos(math.pi * step / steps))
         for group in optimizer.param_groups:
             group["lr"] = rate
         index = batches(step).to(device)
@@ -83,7 +86,7 @@ def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Sta
     members = tensors_of(net, models)
     train(
         loss, net, optimizer,
-        max_steps=STEPS, judge=judge, members=members, every=EVERY, patience=STEPS, seed=task.random_state,
+        max_steps=steps, judge=judge, members=members, every=EVERY, patience=steps, seed=task.random_state,
     )  # fmt: skip
     net.eval()
     fitted = tuple(Network(_network_of_fold(net, fold).eval()) for fold in range(models))
@@ -100,8 +103,9 @@ def _start(task: Task, inputs: int, make: Callable[[], nn.Module] | None) -> nn.
             copies = Copies(make, task.n_folds)
             _check(copies, task)
             return copies
-        net = MLP(task.n_folds, inputs, task.outputs, HIDDEN, CLASS_DROPOUT if task.link == "softmax" else 0.0)
-    lines: Sequence[Any] = fit_lines(replace(task, best=None)).models
+        hidden = MANY_HIDDEN if task.outputs >= MANY_CLASSES else HIDDEN
+        net = MLP(task.n_folds, inputs, task.outputs, hidden, CLASS_DROPOUT if task.link == "softmax" else 0.0)
+    lines: Sequence[Any] = task.lines or fit_lines(replace(task, best=None)).models
     with torch.no_grad():
         net.line.weight.copy_(torch.from_numpy(np.stack([line.coef for line in lines])))
         net.line.bias.copy_(torch.from_numpy(np.stack([line.bias for line in lines]))[:, None])

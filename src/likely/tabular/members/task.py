@@ -127,6 +127,7 @@ class Task:
     spread: bool = False  # whether joblib fits the folds, each on one thread
     deadline: float = np.inf  # on time.monotonic's clock
     best: Array | None = field(default=None, repr=False)  # out-of-fold predictions of the best member so far
+    lines: Sequence[Any] = field(default=(), repr=False)  # each fold's linear model, where there is one
 
     @property
     def n_folds(self) -> int:
