@@ -20,8 +20,8 @@ from likely.metrics._predictive import quantile
 from likely.tabular._columns import read_sample, sample_rows
 from likely.tabular._predictions import DistributionRegressor, check_coverage
 from likely.tabular._table_estimator import TableEstimator
-from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
-from likely.tabular.targets.choice import NAMED, choose
+from likely.tabular.targets.atoms import AtomTarget, fit_atoms
+from likely.tabular.targets.choice import NAMED, choose, find_atoms
 from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
 
