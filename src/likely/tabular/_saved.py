@@ -25,8 +25,7 @@ from likely._saving.codec import Codec, RecordReader, Unsaved
 from likely._typing import FilePath, Index
 from likely.tabular._columns import Dates, Encoders, Indicator, LevelCodes, MeanEncoding, Number, Numbers, TableColumns
 from likely.tabular._stack import ClassPool, Pool, Stack
-from likely.tabular.members.boosting import Boosted, Flat, Histogram
-from likely.tabular.members.estimator import Foreign, Forest
+from likely.tabular.members.estimators import Boosted, Estimated, Flat, Foreign, Forest
 from likely.tabular.members.kernel import Smooth
 from likely.tabular.members.linear import LinearModel
 from likely.tabular.members.network import Network
@@ -271,7 +270,7 @@ CLASSES: tuple[type, ...] = (
     Stack, StackMember, Pool, ClassPool,
     ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion, AtomTarget,
     LinearModel, Smooth, Network, Forest,
-    Boosted, Flat, Histogram,
+    Boosted, Flat, Estimated,
     PlainFrame, PlainNetwork, PlainState,
 )  # fmt: skip
 CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace, skipped=PASSING)

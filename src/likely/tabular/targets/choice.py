@@ -11,7 +11,7 @@ import torch
 from likely._numerics.significance import held_out_gain
 from likely._typing import Array, Index
 from likely.tabular._stack import Pool, Stack
-from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.estimators import Growth, fit_boosting
 from likely.tabular.members.task import Task
 from likely.tabular.targets import counts
 from likely.tabular.targets.continuous import ContinuousTarget, countable, family_of

@@ -12,7 +12,7 @@ from likely._rows.blocks import row_blocks
 from likely._typing import Array, Mask
 from likely.distributions import LogNormal, SkewStudentT, StudentT
 from likely.tabular._stack import Plan, Pool, Stack, fit_stack, pool_means
-from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.estimators import Growth, fit_boosting
 from likely.tabular.members.task import MemberTable, StackMember, Task
 from likely.tabular.targets.links import LEVELS, Link, Rounded
 from likely.tabular.targets.noise import MAX_DF, Noise, learn_noise, mean_distance, nll_of

@@ -14,7 +14,7 @@ from torch import Tensor
 from likely._numerics.significance import held_out_gain
 from likely._typing import Array
 from likely.functional import skew_student_t_nll
-from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.estimators import Growth, fit_boosting
 from likely.tabular.members.task import MemberTable, StackMember, Task, minimised
 
 MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: the t's tails account for larger ones
