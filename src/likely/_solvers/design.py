@@ -12,7 +12,7 @@ from scipy import linalg, sparse
 from scipy.linalg import lapack
 from scipy.special import stdtrit
 
-from likely._solvers.canonical import Table
+from likely._rows.contents import DistinctRows
 from likely._typing import Array, Index
 
 _MAX_GRAM_RATIO = 4  # maximum size of the Gram matrix relative to the table
@@ -237,7 +237,7 @@ class Distinct:
         return self.shared(np.bincount(self.member, self.sign * coef, len(self.first)).astype(np.float64))
 
 
-def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None) -> Design:
+def standardized(table: DistinctRows, fit_intercept: bool, penalty: Array | None = None) -> Design:
     """Return the design of a table.
 
     ``penalty`` multiplies each column's deviation, which divides the scale of its weight's prior; 0 is no prior.
@@ -285,7 +285,7 @@ def centred_design(
     return Design(x, y, total, live, mean, deviation, target, free=free, spent=spent)
 
 
-def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | None) -> Design:
+def _sparse(table: DistinctRows, total: float, fit_intercept: bool, penalty: Array | None) -> Design:
     if penalty is not None and not penalty.all():
         raise ValueError("penalty_weights must be positive for a sparse X: give a dense X to leave columns unpenalised")
     x, y = sparse.csc_array(table.x, dtype=np.float64, copy=True), table.y

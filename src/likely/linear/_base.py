@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Distribution, Normal
 
 from likely._rows.checks import RowCounts, all_or_nothing, block_weight, check_sample_weight
+from likely._rows.contents import DistinctRows, canonical
 from likely._rows.sources import Source, by_blocks, is_source, source_of
-from likely._solvers.canonical import Table, canonical
 from likely._solvers.design import Design, Posterior, standardized
 from likely._solvers.factor import Factor
 from likely._typing import Array
@@ -204,7 +204,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
 
     classes_: Any
     intercept_: Array
-    _learn: Callable[[Array, Table], None]  # from X, and its canonical form with the numbers of the labels
+    _learn: Callable[[Array, DistinctRows], None]  # from X, and its canonical form with the numbers of the labels
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         require_rows_in_memory(self, X)

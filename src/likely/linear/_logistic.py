@@ -12,8 +12,8 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._rows.columns import mean_and_deviation
+from likely._rows.contents import DistinctRows
 from likely._rows.sources import by_blocks
-from likely._solvers.canonical import Table
 from likely._solvers.design import Design, standardized
 from likely._solvers.evidence import fit_linear
 from likely._solvers.sparse import PATIENCE, STEP, solve_lasso
@@ -64,7 +64,7 @@ class DynamicLogisticRegression(LinearClassifier):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
 
-    def _learn(self, X: Array, table: Table) -> None:
+    def _learn(self, X: Array, table: DistinctRows) -> None:
         if self.prior not in PRIORS:
             raise ValueError(f"prior must be 'normal' or 'laplace', got {self.prior!r}")
         if self.prior == "normal":
@@ -100,7 +100,7 @@ class DynamicLogisticRegression(LinearClassifier):
         return p / p.sum(1, keepdims=True)
 
 
-def fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> tuple[Array, Array, Array, Index]:
+def fit_normal(table: DistinctRows, fit_intercept: bool, max_iter: int) -> tuple[Array, Array, Array, Index]:
     """Return slopes, intercepts, scale of the prior, and steps, for labels 0, 1, …: one line if there are only two."""
     if table.y.max() == 1:
         return _fit_binary(table, fit_intercept, max_iter)
@@ -114,7 +114,7 @@ def fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> tuple[Array,
     return coef, intercept - coef @ mean, np.array([strength**-0.5]), np.array([steps])
 
 
-def _fit_binary(table: Table, fit_intercept: bool, max_iter: int) -> tuple[Array, Array, Array, Index]:
+def _fit_binary(table: DistinctRows, fit_intercept: bool, max_iter: int) -> tuple[Array, Array, Array, Index]:
     X, y, weight = table.x, table.y, table.weight
     if not fit_intercept:
         # The solver always has an intercept: rows and their mirror images together have none.
@@ -138,7 +138,7 @@ def _fit_binary(table: Table, fit_intercept: bool, max_iter: int) -> tuple[Array
     return coef, intercept, np.array([scale]), np.array([solution.n_iter])
 
 
-def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> tuple[Array, float, float, int]:
+def _fit_laplace(table: DistinctRows, fit_intercept: bool, max_iter: int) -> tuple[Array, float, float, int]:
     whole = standardized(table, fit_intercept)
     design, y, mass = whole.distinct.design, table.y, table.weight
     x = (table.x[:, design.live] - design.mean[design.live]) / design.deviation[design.live]

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likely._numerics.significance import held_out_gain
 from likely._rows.columns import mean_and_deviation, median, middle_and_spread
+from likely._rows.contents import DistinctRows, column_order
 from likely._rows.sources import by_blocks
-from likely._solvers.canonical import Table, column_order
 from likely._typing import Array, Index
 from likely.functional import softmax_nll
 from likely.linear._base import LinearClassifier, classes_of
@@ -74,7 +74,7 @@ class RobustLogisticRegression(LinearClassifier):
         self.max_iter = max_iter
         self.tol = tol
 
-    def _learn(self, X: Array, table: Table) -> None:
+    def _learn(self, X: Array, table: DistinctRows) -> None:
         if self.C is not None and not self.C > 0:
             raise ValueError(f"C must be positive, got {self.C}")
         middle, spread = middle_and_spread(table.x, table.weight)
@@ -221,7 +221,7 @@ class _Problem:
         log_temperature = self.x[:, :-1] @ self.in_x(point)[1]
         trust = self.weight * np.exp(-np.maximum(log_temperature - median(log_temperature, self.weight), 0.0))
         scale = fit_normal(
-            Table(self.x[:, :-1], self.labels.astype(np.float64), trust), fit_intercept=True, max_iter=100
+            DistinctRows(self.x[:, :-1], self.labels.astype(np.float64), trust), fit_intercept=True, max_iter=100
         )[2]
         return np.maximum(scale / mean_and_deviation(self.x[:, :-1], trust)[1], 1e-4) ** 2
 
