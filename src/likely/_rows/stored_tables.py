@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import glob
 import operator
 import os
 import warnings
@@ -13,19 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import joblib
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from likely._typing import Places, Values
+from likely._rows.blocks import ENDINGS, drawn, is_dask, is_files, kind_of_file
+from likely._typing import Values
 
 T = TypeVar("T")
 BLOCK_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
 MAX_AT_ONCE = 16  # blocks whose results are in memory at once
-ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
 
 
 class Source(ABC):
@@ -133,32 +131,12 @@ def _picked(stride: int, *blocks: Any) -> tuple[Any, ...]:
     return tuple(_safe_indexing(part, rows) for part in parts)
 
 
-def drawn(start: int, rows: int, stride: int) -> Places:
-    """Return which of the ``rows`` from ``start`` on are drawn: one of every ``stride`` rows of a table.
-
-    The row is chosen by a hash, as good as at random, so that a pattern in the table, such as every tenth row, is
-    represented by its share; but it is the same row however the table is divided into blocks.
-
-    >>> drawn(0, 12, 3), drawn(5, 7, 3) + 5
-    (array([ 0,  5,  6, 11]), array([ 5,  6, 11]))
-    """
-    group = np.arange(start // stride, -(-(start + rows) // stride), dtype=np.uint64)
-    place = ((group + 1) * 0x9E3779B97F4A7C15 >> 32) % stride  # Fibonacci hashing: wraps around
-    rows_drawn = (group * stride + place).astype(np.int64) - start
-    return rows_drawn[(rows_drawn >= 0) & (rows_drawn < rows)]
-
-
 def _joined(parts: Sequence[Any]) -> Any:
     if hasattr(parts[0], "iloc"):
         import pandas as pd
 
         return pd.concat(parts, ignore_index=True)
     return np.concatenate(parts)
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array, frame or series."""
-    return hasattr(X, "to_delayed")
 
 
 class Dask(Source):
@@ -234,30 +212,6 @@ def _by_dask(call: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterat
         shared = delayed(call, pure=False).persist()
     while batch := [shared(*arguments) for arguments in islice(calls, MAX_AT_ONCE)]:
         yield from compute(*batch)
-
-
-def is_files(X: Any) -> bool:
-    """Whether X names files."""
-    paths = X if isinstance(X, list | tuple) else [X]
-    return len(paths) > 0 and all(isinstance(path, str | os.PathLike) for path in paths)
-
-
-def is_one_file(data: Any) -> bool:
-    """Whether data is the path of a single file, even if it does not exist: no folder, no glob, no URL."""
-    if not isinstance(data, str | os.PathLike):
-        return False
-    path = os.fspath(data)
-    return "://" not in path and not os.path.isdir(path) and (os.path.exists(path) or not glob.has_magic(path))
-
-
-def _kind(path: str) -> str | None:
-    return ENDINGS.get(Path(path).suffix.lower())
-
-
-def names_files(text: str) -> bool:
-    """Whether a text can only be a path, glob or URL, and not the name of a column."""
-    is_path = "://" in text or os.sep in text or _kind(text) is not None
-    return is_path or os.path.isdir(text) or bool(glob.has_magic(text) and glob.glob(text))
 
 
 @dataclass(frozen=True)
@@ -348,10 +302,10 @@ def _dataset(paths: list[Any]) -> Any:
         raise ImportError("tables in files are read by pyarrow: pip install 'likely[arrow,data]'") from None
     found = [_found(os.fspath(path)) for path in paths]
     files = [file for _, some in found for file in some]
-    kinds = {_kind(file): file for file in files}
+    kinds = {kind_of_file(file): file for file in files}
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(kinds.values())}: pass only those of one kind")
-    form: Any = _kind(files[0])
+    form: Any = kind_of_file(files[0])
     if form == "csv":  # an empty cell is a gap, among texts too
         form = dataset.CsvFileFormat(convert_options=csv.ConvertOptions(strings_can_be_null=True))
     # Folders such as year=2024 are a column, as to pandas and Dask; those above the folder that is named are not.
@@ -377,7 +331,7 @@ def _found(path: str) -> tuple[Any, list[str]]:
     system, root = fsspec.core.url_to_fs(path)
     entries = [root] if system.exists(root) else sorted(system.glob(root))
     # Not a pipe or a device.
-    files = [file for entry in entries for file in system.find(entry) if _kind(file) and system.isfile(file)]
+    files = [file for entry in entries for file in system.find(entry) if kind_of_file(file) and system.isfile(file)]
     if not files:
         reason = f"holds no file that ends in {', '.join(ENDINGS)}" if entries else "does not exist"
         raise FileNotFoundError(f"{path} {reason}")

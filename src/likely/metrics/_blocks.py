@@ -14,7 +14,8 @@ import numpy as np
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.sources import Source, Split, is_source, names_files, source_of, split_source
+from likely._rows.blocks import names_files
+from likely._rows.sources import Source, Split, is_source, source_of, split_source
 from likely.metrics._input import Array, as_weight, relative
 
 __all__ = ["Running"]

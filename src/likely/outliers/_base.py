@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from likely._rows.blocks import drawn
 from likely._rows.checks import check_sample_weight, check_table
-from likely._rows.sources import by_blocks, drawn, source_of
+from likely._rows.sources import by_blocks, source_of
 from likely._typing import Array
 from likely.outliers._columns import Columns, Distinct
 from likely.outliers._left_out import FOLDS, left_out, weights_without
