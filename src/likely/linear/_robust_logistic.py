@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,9 +25,10 @@ from likely.linear._logistic import fit_normal
 
 _RIDGE = 0.1  # on the temperature's slopes
 _MAX_LOG_TEMPERATURE = 20.0  # |log T| beyond this counts as ∞
-_FOLDS, _MARGIN = 3, 2.0  # folds, and standard errors by which a temperature's held-out gain must exceed zero
+_FOLDS = 3  # that a varying temperature is tested on
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RobustLogisticRegression(LinearClassifier):
     r"""Logistic regression that is robust to wrong labels: the temperature of each row is learned.
 
@@ -69,10 +71,9 @@ class RobustLogisticRegression(LinearClassifier):
 
     _least = 2
 
-    def __init__(self, *, C: float | None = None, max_iter: int = 200, tol: float = 1e-5) -> None:
-        self.C = C
-        self.max_iter = max_iter
-        self.tol = tol
+    C: float | None = None
+    max_iter: int = 200
+    tol: float = 1e-5
 
     def _learn(self, X: Array, table: DistinctRows) -> None:
         if self.C is not None and not self.C > 0:
@@ -206,7 +207,7 @@ class _Problem:
             rest = _Problem(self.x[~out, :-1], self.labels[~out], self.weight[~out], len(self.hot[0]), self.C)
             plain, tempered = (self.nll_by(rest, point, out) for point in rest.searched(max_iter, tol))
             gain[out] = plain - tempered
-        return held_out_gain(gain, self.weight).sure(_MARGIN)
+        return held_out_gain(gain, self.weight).sure()
 
     def nll_by(self, fitted: _Problem, point: Array, rows: NDArray[np.bool_]) -> Array:
         """Return the negative log-likelihood of some rows under a fit to others."""

@@ -158,6 +158,12 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
 
 
+def check_count(name: str, count: int) -> None:
+    """Raise an error for anything but a positive whole number."""
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+        raise ValueError(f"{name} must be an integer ≥ 1, got {count!r}")
+
+
 def average(values: Array, weight: Array, reduction: str) -> float | Array:
     """Return the weighted mean over the rows (axis 0) and all other axes, or the values themselves."""
     check_choice("reduction", reduction, ("mean", "none"))

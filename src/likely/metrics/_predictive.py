@@ -105,6 +105,18 @@ def quantile(distribution: Distribution, p: float) -> Array:
         return _inverted(distribution, level)
 
 
+def check_coverage(coverage: float) -> None:
+    """Raise an error for a share that no interval holds."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
+
+
+def central_interval(distribution: Distribution, coverage: float) -> tuple[Array, Array]:
+    """The quantiles that leave half of what is not covered on each side."""
+    check_coverage(coverage)
+    return quantile(distribution, (1 - coverage) / 2), quantile(distribution, (1 + coverage) / 2)
+
+
 def _inverted(distribution: Distribution, p: Array) -> Array:
     """Quantiles by bisection in sinh⁻¹ x, right to 1e-13, for distributions that have a CDF only."""
     low, high = np.full(p.shape, -700.0), np.full(p.shape, 700.0)

@@ -8,10 +8,9 @@ from torch.distributions import Distribution
 
 from likely._rows.blocks import row_blocks
 from likely.likelihoods._distribution import cdf, is_discrete
-from likely.metrics._bins import check_n_bins
 from likely.metrics._blocks import all_rows, by_mean, by_rows
-from likely.metrics._input import Array, Input, OptionalInput, as_array, as_weight, average, relative
-from likely.metrics._predictive import predictive, quantile, univariate, with_target
+from likely.metrics._input import Array, Input, OptionalInput, as_array, as_weight, average, check_count, relative
+from likely.metrics._predictive import central_interval, check_coverage, predictive, univariate, with_target
 
 __all__ = [
     "interval_coverage",
@@ -105,7 +104,7 @@ def pit_histogram(
     See Also:
         :func:`pit_values`, :class:`~likely.plots.PITDisplay`.
     """
-    check_n_bins(n_bins)
+    check_count("n_bins", n_bins)
     y, forecast, _ = with_target(y_true, univariate(predictive(distribution, mean, scale)), None)
     weight = relative(as_weight(sample_weight, len(y)))
     weight = np.repeat(weight / weight.sum(), y.size // len(y)) / (y.size // len(y))
@@ -421,12 +420,10 @@ def _about(y_true: Input, lower: Array, upper: Array) -> tuple[Array, Array, Arr
 
 def _ends(coverage: float, interval: tuple[Input, Input] | None, *forecast: Any) -> tuple[Array, Array]:
     """Return the given interval, or that of the forecast: a distribution, or a mean and a scale."""
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage}")
+    check_coverage(coverage)
     if interval is None:
-        levels = (1 - coverage) / 2, (1 + coverage) / 2
-        predicted = univariate(predictive(*forecast))
-        return np.atleast_1d(quantile(predicted, levels[0])), np.atleast_1d(quantile(predicted, levels[1]))
+        lower, upper = map(np.atleast_1d, central_interval(univariate(predictive(*forecast)), coverage))
+        return lower, upper
     if any(part is not None for part in forecast):
         raise ValueError("give either interval= or a predictive distribution, not both")
     lower, upper = (

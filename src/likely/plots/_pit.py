@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from likely.metrics import pit_values
-from likely.metrics._input import Array, Input, OptionalInput, as_weight
-from likely.plots._display import Display, check_count
+from likely.metrics._input import Array, Input, OptionalInput, as_weight, check_count
+from likely.plots._display import Display
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

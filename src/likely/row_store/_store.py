@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._kernels import applies
-from likely._native import load
+from likely._native import load, typed
 from likely._typing import FilePath
 from likely._validation import check_floating, check_index, may_look, transformed
 from likely.row_store._file import File
@@ -317,7 +317,7 @@ def library() -> ctypes.CDLL | None:
     """Return the library for this processor, or None."""
     native = load("row_store/rule")
     if native:
-        native.likely_move_rows.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 5 + [ctypes.c_int64]
+        typed(native.likely_move_rows, "qqPPPPPq", ctypes.c_int)
     return native
 
 

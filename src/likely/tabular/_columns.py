@@ -40,11 +40,11 @@ def read_sample(X: Any, y: Any, *extras: Any) -> tuple[Any, Any, tuple[Any, ...]
 
     The length is None for arguments in memory.
     """
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
     source = source_of(X)
     if source is None:
         return X, y, extras, None
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
     for argument in (y, *extras):
         source = source if argument is None else source.with_columns(argument)
     stride = max(1, -(-len(source) * source.width // MAX_NUMBERS))

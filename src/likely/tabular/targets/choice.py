@@ -24,7 +24,6 @@ MIN_ATOM_SHARE = 0.05  # and their smallest share
 ATOM_RATIO = 5.0  # of the rows at an atom to those at any other value: in rounded data all values repeat
 MIN_OTHER_ROWS = 2  # smallest number of rows off the atoms that each model must learn from
 CHOICE_ROWS = 2000  # largest number of rows used for the choice
-MARGIN = 2.0  # standard errors by which another likelihood must be better to replace the best so far
 GROWTH = Growth(rate=0.3, leaves=15, rounds=50, patience=5)
 NAMED = {name: ("identity", name) for name in FAMILIES} | {"log_normal": ("log", "normal")}  # link and family
 NAMED |= {name: ("counts", name) for name in counts.FAMILIES}
@@ -58,7 +57,7 @@ def choose(task: Task, y: Array, counts: bool = True) -> tuple[str, dict[str, fl
     nll = {link: _held_out_nll(task, y, link) for link in links}
     best = links[0]
     for link in links[1:]:
-        if held_out_gain(nll[best] - nll[link], task.weight).sure(MARGIN) > 0:
+        if held_out_gain(nll[best] - nll[link], task.weight).sure() > 0:
             best = link
     return best, {link: round(float(np.average(losses, weights=task.weight)), 4) for link, losses in nll.items()}
 
