@@ -146,9 +146,9 @@ class Design:
         return noise * wider_by(*np.maximum([unused, self.freedom], 2.0)) ** 2
 
     @cached_property
-    def distinct(self) -> Distinct:
+    def distinct(self) -> DistinctColumns:
         """The design without columns that are multiples of others."""
-        return Distinct.of(self)
+        return DistinctColumns.of(self)
 
     def restored(self, coef: Array) -> tuple[Array, float]:
         """Return the coefficients of the columns of X, in their order, and the intercept."""
@@ -176,7 +176,7 @@ class Free:
 
 
 @dataclass(frozen=True)
-class Distinct:
+class DistinctColumns:
     """A design in which one column stands for all its multiples, among which no fit can choose.
 
     The multiples share a weight evenly, which changes neither predictions nor the sum of absolute weights.
@@ -188,7 +188,7 @@ class Distinct:
     sign: Array
 
     @classmethod
-    def of(cls, design: Design) -> Distinct:
+    def of(cls, design: Design) -> DistinctColumns:
         """Find the columns of a design that are multiples of others."""
         d, sizes = design.shape[1], np.abs(design.xy)
         member, sign = np.arange(d), np.ones(d)

@@ -193,24 +193,24 @@ def _fit_laplace(table: DistinctRows, fit_intercept: bool, max_iter: int) -> tup
     whole = standardized(table, fit_intercept)
     design, y, mass = whole.distinct.design, table.y, table.weight
     x = (table.x[:, design.live] - design.mean[design.live]) / design.deviation[design.live]
-    state = _State(np.zeros(x.shape[1]), 0.0)
+    line = _Line(np.zeros(x.shape[1]), 0.0)
     if fit_intercept:
         start = float(np.average(y, weights=mass))
-        state.intercept = math.log(start / (1 - start))
-    pull = x.T @ (mass * (y - expit(state.intercept)))
+        line.intercept = math.log(start / (1 - start))
+    pull = x.T @ (mass * (y - expit(line.intercept)))
     strength = float(np.abs(pull).max(initial=0.0))
-    best, least, best_strength = state, _left_out(x, y, mass, state, fit_intercept), math.inf
+    best, least, best_strength = line, _left_out(x, y, mass, line, fit_intercept), math.inf
     waited = n_iter = 0
     while strength > 0 and waited < PATIENCE and n_iter < 10 * max_iter:
         strength *= STEP
-        state, steps = _newton(x, y, mass, state, strength, fit_intercept)
+        line, steps = _newton(x, y, mass, line, strength, fit_intercept)
         n_iter += steps
-        if np.count_nonzero(state.coef) >= 0.9 * mass.sum():
+        if np.count_nonzero(line.coef) >= 0.9 * mass.sum():
             break
-        loss = _left_out(x, y, mass, state, fit_intercept)
+        loss = _left_out(x, y, mass, line, fit_intercept)
         waited += 1
         if loss < least:
-            best, least, best_strength, waited = state, loss, strength, 0
+            best, least, best_strength, waited = line, loss, strength, 0
     if best.coef.any():  # the path is solved coarsely, the result to full precision
         best, steps = _newton(x, y, mass, best, best_strength, fit_intercept, tol=1e-9)
         n_iter += steps
@@ -219,17 +219,17 @@ def _fit_laplace(table: DistinctRows, fit_intercept: bool, max_iter: int) -> tup
 
 
 @dataclass
-class _State:
+class _Line:
     coef: Array
     intercept: float
 
 
 def _newton(
-    x: Array, y: Array, mass: Array, state: _State, strength: float, fit_intercept: bool, tol: float = 1e-4
-) -> tuple[_State, int]:
+    x: Array, y: Array, mass: Array, line: _Line, strength: float, fit_intercept: bool, tol: float = 1e-4
+) -> tuple[_Line, int]:
     """Fit a lasso to each quadratic approximation of the likelihood at the last solution (proximal Newton)."""
     for step in range(1, 26):  # noqa: B007
-        odds = x @ state.coef + state.intercept
+        odds = x @ line.coef + line.intercept
         p = expit(odds)
         curvature = mass * np.maximum(p * (1 - p), 1e-5)
         response = odds + mass * (y - p) / curvature
@@ -245,18 +245,18 @@ def _newton(
             deviation=np.ones(x.shape[1]),
             target=middle,
         )
-        coef, _ = solve_lasso(design, strength, state.coef, 1e-2 * tol)
-        moved = float(np.abs(coef - state.coef).max(initial=0.0))
-        state = _State(coef, middle - float(center @ coef) if fit_intercept else 0.0)
+        coef, _ = solve_lasso(design, strength, line.coef, 1e-2 * tol)
+        moved = float(np.abs(coef - line.coef).max(initial=0.0))
+        line = _Line(coef, middle - float(center @ coef) if fit_intercept else 0.0)
         if moved < tol * (1 + float(np.abs(coef).max(initial=0.0))):
             break
-    return state, step
+    return line, step
 
 
-def _left_out(x: Array, y: Array, mass: Array, state: _State, fit_intercept: bool) -> float:
+def _left_out(x: Array, y: Array, mass: Array, line: _Line, fit_intercept: bool) -> float:
     """Return the leave-one-out negative log-likelihood, to first order: the log odds of a row move by its leverage."""
-    active = np.flatnonzero(state.coef)
-    odds = x @ state.coef + state.intercept
+    active = np.flatnonzero(line.coef)
+    odds = x @ line.coef + line.intercept
     p = expit(odds)
     curvature = np.maximum(p * (1 - p), 1e-12)
     columns = np.column_stack([np.ones(len(y)), x[:, active]]) if fit_intercept else x[:, active]

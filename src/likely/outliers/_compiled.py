@@ -10,7 +10,7 @@ import numpy as np
 
 from likely._native import load, typed
 from likely._typing import Array, Index, Values
-from likely.outliers._columns import Columns
+from likely.outliers._columns import FeatureUnits
 from likely.outliers._row_scores import Histograms, Nearest, Tails
 from likely.outliers._scatter import Covariance
 
@@ -39,7 +39,7 @@ class Compiled:
     def of(
         cls,
         column: Index,
-        units: Columns,
+        units: FeatureUnits,
         covariance: Covariance,
         tails: Tails,
         columns: Histograms,

@@ -27,7 +27,7 @@ from likely.tabular._columns import Dates, Encoders, Indicator, LevelCodes, Mean
 from likely.tabular._stack import ClassPool, Pool, Stack
 from likely.tabular.members.estimators import Boosted, Estimated, Flat, Foreign, Forest
 from likely.tabular.members.kernel import Smooth
-from likely.tabular.members.linear import LinearModel
+from likely.tabular.members.linear import Lines
 from likely.tabular.members.network import Network
 from likely.tabular.members.task import StackMember
 from likely.tabular.networks.modules import MLP
@@ -269,7 +269,7 @@ CLASSES: tuple[type, ...] = (
     Encoders, Number, Indicator, MeanEncoding,
     Stack, StackMember, Pool, ClassPool,
     ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion, AtomTarget,
-    LinearModel, Smooth, Network, Forest,
+    Lines, Smooth, Network, Forest,
     Boosted, Flat, Estimated,
     PlainFrame, PlainNetwork, PlainState,
 )  # fmt: skip
