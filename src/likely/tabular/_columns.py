@@ -76,7 +76,7 @@ class Dates:
         """Return the days, and sine and cosine of each phase."""
         if np.asarray(column).dtype.kind in "iu":  # a stored sample holds days, which are no whole numbers to NumPy
             raise ValueError(f"column {column.name!r} held dates in the fit and holds whole numbers now: keep its type")
-        days = as_numbers(column)
+        days = as_numbers(column, "dates")
         turns = [days * (2 * np.pi / period) for period in PERIODS]
         return [days, *(wave(turn) for turn in turns for wave in (np.sin, np.cos))]
 
