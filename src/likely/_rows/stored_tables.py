@@ -70,7 +70,7 @@ class Source(ABC):
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """Yield ``compute(block, …)`` of every block, in the order of the rows."""
-        return self.run(_OnBlock(compute, self.columns), [*self.parts, *beside])
+        return self.run(functools.partial(_on_block, compute, self.columns), [*self.parts, *beside])
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
         """Return the sum of ``compute(block, …)`` over all blocks."""
@@ -96,19 +96,13 @@ class Source(ABC):
         return tuple(_joined(part) for part in zip(_first(parts), *parts, strict=True))
 
 
-@dataclass(frozen=True)
-class _OnBlock:
-    """A function that is given columns of its block as further arguments, where they have names."""
-
-    compute: Callable[..., Any]
-    columns: tuple[Any, ...]
-
-    def __call__(self, block: Any, *arrays: Any) -> Any:
-        block = block.read() if isinstance(block, Piece) else block
-        rest = iter(arrays)
-        beside = [next(rest) if names is None else block[names].to_numpy() for names in self.columns]
-        taken = [name for names in self.columns for name in _names(names)]
-        return self.compute(block.drop(columns=taken) if taken else block, *beside, *rest)
+def _on_block(compute: Callable[..., Any], columns: tuple[Any, ...], block: Any, *arrays: Any) -> Any:
+    """Call a function of a block, with columns of it as further arguments where they have names."""
+    block = block.read() if isinstance(block, Piece) else block
+    rest = iter(arrays)
+    beside = [next(rest) if names is None else block[names].to_numpy() for names in columns]
+    taken = [name for names in columns for name in _names(names)]
+    return compute(block.drop(columns=taken) if taken else block, *beside, *rest)
 
 
 def _names(value: Any) -> list[str]:
@@ -169,7 +163,8 @@ class Dask(Source):
         from dask.delayed import delayed
 
         is_array = hasattr(self.collection, "chunks")
-        call = _OnBlock(compute if is_array else functools.partial(_indexed, compute), self.columns)
+        results = compute if is_array else functools.partial(_indexed, compute)
+        call = functools.partial(_on_block, results, self.columns)
         # In the graph only once, however many blocks there are: a fitted model may be large.
         shared = delayed(call, pure=False)
         tasks = [shared(*arguments) for arguments in zip(self.blocks, *self.parts, strict=True)]
