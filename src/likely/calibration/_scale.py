@@ -288,8 +288,8 @@ class ScaleCalibrator(BaseEstimator):
 
     def _thinned(self, rows: Forecasts) -> tuple[Tensor, Forecasts]:
         """Return such residuals and their rows, in memory: all of them, or of rows in blocks as many as can be kept."""
-        some = rows.thinned()
-        return some.residuals.whole() / self.global_scale_, some
+        thinned = rows.thinned()
+        return thinned.residuals.whole() / self.global_scale_, thinned
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
         """Return the factor by which each row's globally calibrated scale is multiplied."""
