@@ -16,7 +16,6 @@ from likely._typing import Values
 # Named aliases, so that signatures in the documentation show Array instead of its definition.
 Array = TypeAliasType("Array", Values)
 Input = TypeAliasType("Input", ArrayLike | Tensor)
-OptionalInput = TypeAliasType("OptionalInput", Input | None)
 
 
 class Classified(NamedTuple):

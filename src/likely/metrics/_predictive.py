@@ -13,7 +13,7 @@ from likely._validation import fits
 from likely.distributions import Normal
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._distribution import cdf, is_discrete, through_torch
-from likely.metrics._input import Array, Input, OptionalInput, as_array, as_weight
+from likely.metrics._input import Array, Input, as_array, as_weight
 
 # These classes add a CDF or quantiles to torch's and change nothing else.
 _FULLER = {
@@ -24,7 +24,7 @@ _FULLER = {
 }
 
 
-def predictive(distribution: Distribution | None, mean: OptionalInput, scale: OptionalInput) -> Distribution:
+def predictive(distribution: Distribution | None, mean: Input | None, scale: Input | None) -> Distribution:
     """Return the distribution, or the normal of ``mean`` and ``scale``, in float64."""
     if distribution is None:
         if mean is None or scale is None:
@@ -84,7 +84,7 @@ def univariate(distribution: Distribution) -> Distribution:
 
 
 def with_target(
-    y_true: Input, distribution: Distribution, sample_weight: OptionalInput
+    y_true: Input, distribution: Distribution, sample_weight: Input | None
 ) -> tuple[Array, Distribution, Array]:
     """Return the target in float64, checked against the distribution, the distribution, and the weight of each row."""
     y = as_array("y_true", y_true).astype(np.float64)
