@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from likely._rows.contents import canonical
+from likely._solvers.canonical import canonical
 from likely._solvers.design import Design, Posterior, Tridiagonal, standardized
 from likely._solvers.factor import Factor
 from pairwise import together

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likely._rows.contents import canonical
+from likely._solvers.canonical import canonical
 from likely._solvers.design import standardized
 from likely._solvers.ridge import Groups, Ridge, RidgeEvidence, lowest_on, settled_log_scale
 from likely.linear._ridge import relevant

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.linear_model import Lasso
 
 from likely._numerics.significance import held_out_gain
-from likely._rows.contents import canonical
+from likely._solvers.canonical import canonical
 from likely._solvers.design import Design, standardized
 from likely._solvers.ridge import Ridge, RidgeEvidence
 from likely._solvers.sparse import Slab, Spectrum, Start, lasso_by_validation, reweighted_lasso, solve_lasso, spike_slab

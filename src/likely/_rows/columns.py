@@ -50,10 +50,10 @@ def as_codes(column: Any, codes: dict[Any, int]) -> Array:
     )
     # An unknown level is nothing new, but numbers for texts are, and then no level is known.
     texts = {isinstance(level, str) for level in codes}
-    for value in (values[row] for row in np.flatnonzero(coded == unknown)) if len(texts) == 1 else ():
-        if isinstance(value, str) not in texts:
+    for row in np.flatnonzero(coded == unknown) if len(texts) == 1 else ():
+        if isinstance(values[row], str) not in texts:
             raise ValueError(
-                f"column {column.name!r} held {next(iter(codes))!r} in the fit, now {value!r}: keep its type"
+                f"column {column.name!r} held {next(iter(codes))!r} in the fit, now {values[row]!r}: keep its type"
             )
     return coded
 

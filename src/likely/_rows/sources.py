@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from likely._rows.blocks import is_dask, is_files, is_one_file
+from likely._rows.blocks import is_dask, is_files
 from likely._rows.stored_tables import Dask, Files, Source
 from likely._typing import Values
 
-__all__ = ["Source", "is_one_file"]  # besides what is defined here
+__all__ = ["Source"]  # besides what is defined here
 
 _WIDE = ("logits", "features", "samples", "quantiles")  # arguments with several numbers per row; all others have one
 Arrays = dict[str, Values]

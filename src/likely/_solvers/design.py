@@ -12,7 +12,7 @@ from scipy import linalg, sparse
 from scipy.linalg import lapack
 from scipy.special import stdtrit
 
-from likely._rows.contents import DistinctRows
+from likely._solvers.canonical import DistinctRows
 from likely._typing import Array, Index
 
 _MAX_GRAM_RATIO = 4  # maximum size of the Gram matrix relative to the table

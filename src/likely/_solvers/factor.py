@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from likely._rows.blocks import row_blocks
-from likely._rows.contents import check_sizes
+from likely._solvers.canonical import check_sizes
 from likely._solvers.design import Design, centred_design
 from likely._typing import Array
 

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Distribution, Normal
 
 from likely._rows.checks import RowCounts, all_or_nothing, block_weight, check_sample_weight
-from likely._rows.contents import DistinctRows, canonical
 from likely._rows.sources import Source, by_blocks, is_source, source_of
+from likely._solvers.canonical import DistinctRows, canonical
 from likely._solvers.design import Design, Posterior, standardized
 from likely._solvers.factor import Factor
 from likely._typing import Array

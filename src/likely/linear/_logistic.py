@@ -13,8 +13,8 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._rows.columns import mean_and_deviation
-from likely._rows.contents import DistinctRows
 from likely._rows.sources import by_blocks
+from likely._solvers.canonical import DistinctRows
 from likely._solvers.design import Design, standardized
 from likely._solvers.evidence import fit_linear
 from likely._solvers.sparse import PATIENCE, STEP, solve_lasso

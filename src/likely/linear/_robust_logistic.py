@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likely._numerics.significance import held_out_gain
 from likely._rows.columns import mean_and_deviation, median, middle_and_spread
-from likely._rows.contents import DistinctRows, column_order
 from likely._rows.sources import by_blocks
+from likely._solvers.canonical import DistinctRows, column_order
 from likely._typing import Array, Index
 from likely.functional import softmax_nll
 from likely.linear._base import LinearClassifier, classes_of

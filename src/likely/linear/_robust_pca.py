@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.columns import median
-from likely._rows.contents import canonical
 from likely._rows.sources import by_blocks
+from likely._solvers.canonical import canonical
 from likely._solvers.reweighting import row_precision
 from likely._typing import Array
 from likely.linear._base import require_rows_in_memory

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 
 from likely._rows.columns import median, middle_and_spread
-from likely._rows.contents import canonical
+from likely._solvers.canonical import canonical
 from likely._typing import Array, Index
 
 TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
