@@ -23,7 +23,7 @@ from experiments.paper._published import (
 )
 from experiments.paper._rule import RULE
 from experiments.paper._shown import Shown, entry_css
-from likely._page.svg import css_variables
+from likely._page.html import css_variables
 
 __all__ = ["again", "page", "store"]
 # What the site calls the colours that the pictures and the style sheet of an entry name.

@@ -29,8 +29,9 @@ import _words  # noqa: E402
 
 from experiments.benchmarks import _size_page  # noqa: E402
 from experiments.entries.drawing import to_svg  # noqa: E402
+from experiments.entries.parts import inline  # noqa: E402
 from experiments.paper.grid import grid_figure  # noqa: E402
-from likely._page.svg import css_variables, inline  # noqa: E402
+from likely._page.html import css_variables  # noqa: E402
 
 project = "likely"
 author = "The likely developers"

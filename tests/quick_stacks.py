@@ -12,20 +12,20 @@ import pytest
 from scipy.optimize import minimize
 
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
-from likely.tabular.members import boosting, estimator, kernel, linear, network, task
+from likely.tabular.members import estimators, kernel, linear, network, task
 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave every kind of member in, each a fraction of its size."""
-    grown = boosting.Growth.on
+    grown = estimators.Growth.on
 
-    def on(growth: boosting.Growth, rows: int) -> boosting.Growth:
+    def on(growth: estimators.Growth, rows: int) -> estimators.Growth:
         own = grown(growth, rows)
         return replace(own, rate=4 * own.rate, rounds=min(own.rounds, 10), patience=2)
 
-    monkeypatch.setattr(boosting.Growth, "on", on)
-    monkeypatch.setattr(estimator, "TREES", 3)
-    monkeypatch.setattr(estimator, "CLASS_TREES", 3)
+    monkeypatch.setattr(estimators.Growth, "on", on)
+    monkeypatch.setattr(estimators, "TREES", 3)
+    monkeypatch.setattr(estimators, "CLASS_TREES", 3)
     monkeypatch.setattr(kernel, "CENTRES", 60)
     monkeypatch.setattr(kernel, "SCOUTS", 30)
     monkeypatch.setattr(kernel, "METRIC_ROWS", 200)

@@ -9,7 +9,7 @@ import pandas as pd
 from experiments.entries import Bar, Result
 from experiments.entries.bar import Sign
 from experiments.entries.entry import Verdict
-from likely._page import Picture, Table
+from experiments.entries.parts import Picture, Table
 
 
 def result_of(

@@ -18,7 +18,7 @@ from experiments.entries.run import choose, command, print_entries, print_table,
 
 if TYPE_CHECKING:
     from experiments.benchmarks._history import Compared
-    from likely._page import Table as Shown
+    from experiments.entries.parts import Table as Shown
 
 RESULTS = Path(__file__).parent / "results"  # of the runs that the documentation cites
 

@@ -20,8 +20,8 @@ from experiments.benchmarks._vocabulary_rivals import CUT, LIGER, linear_rivals,
 from experiments.entries import Bar, Context
 from experiments.entries.bar import Sign
 from experiments.entries.drawing import SERIES, panel, styled, to_svg
+from experiments.entries.parts import Picture, Table
 from likely import functional
-from likely._page import Picture, Table
 
 PUBLISHED, LEAN = "ρ, as published, eager", "ρ, a lean textbook, eager"
 FIRST_USE = """

@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from experiments.benchmarks._bars import worst
 from experiments.entries import Bar
 from experiments.entries.cores import one_core
-from likely._page import Table
+from experiments.entries.parts import Table
 from likely.metrics import expected_calibration_error
 from likely.tabular import NetworkClassifier
 

@@ -11,8 +11,8 @@ from experiments.benchmarks._history import Compared, compare, tally
 from experiments.entries import Entry
 from experiments.entries.drawing import INK, MUTED, PALETTE, panel, styled, to_svg
 from experiments.entries.page import Item, write_page
+from experiments.entries.parts import Picture
 from experiments.entries.record import load_or_tell
-from likely._page import Picture
 
 BETTER, WORSE = PALETTE["green"][0], PALETTE["red"][0]
 

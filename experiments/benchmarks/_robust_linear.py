@@ -26,7 +26,7 @@ from experiments.benchmarks._bars import worst
 from experiments.benchmarks._timing import timed
 from experiments.entries import Bar
 from experiments.entries.cores import one_core
-from likely._page import Table
+from experiments.entries.parts import Table
 from likely.linear import RobustLinearRegression, RobustLogisticRegression, RobustPCA
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from experiments.benchmarks._bars import worst
 from experiments.benchmarks._robust_linear import NOISE, OURS, Tukey, measured
 from experiments.entries import Bar
 from experiments.entries.cores import one_core
-from likely._page import Table
+from experiments.entries.parts import Table
 from likely.linear import RobustLinearRegression
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from experiments.benchmarks._loss_cases import CASES, HAND, HAND_AND_STEP, KINDS
 from experiments.benchmarks._loss_sizes import COLUMNS, KEY, WAYS
-from likely._page import Table
+from experiments.entries.parts import Table
 
 OVER = "our time over the rival's, by the number of elements: median (quartiles)"
 MICROSECONDS = "our microseconds of forward and backward, by the number of elements"

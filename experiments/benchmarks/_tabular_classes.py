@@ -10,7 +10,7 @@ from experiments.benchmarks._bars import worst
 from experiments.benchmarks._tabular_measure import OURS
 from experiments.benchmarks._tabular_rivals import LIGHTGBM
 from experiments.entries import Bar
-from likely._page import Table
+from experiments.entries.parts import Table
 
 
 def judge(scores: pd.DataFrame) -> Iterator[Bar]:

@@ -21,7 +21,7 @@ from experiments.benchmarks._bars import result_of, worst
 from experiments.benchmarks._timing import timed
 from experiments.data import load_regression
 from experiments.entries import Bar, Context, Result
-from likely._page import Table
+from experiments.entries.parts import Table
 from likely.auditing import audit
 from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import Columns, read_columns

@@ -15,7 +15,7 @@ import pandas as pd
 
 from experiments.benchmarks._bars import result_of
 from experiments.entries import Bar, Context, Result
-from likely._page import Table
+from experiments.entries.parts import Table
 
 COLUMNS = 20
 ROWS = 20_000_000

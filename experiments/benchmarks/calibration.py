@@ -22,7 +22,7 @@ from sklearn.frozen import FrozenEstimator
 from experiments.benchmarks._bars import result_of
 from experiments.benchmarks._timing import compare, peak_megabytes, ratio
 from experiments.entries import Bar, Context, Result
-from likely._page import Table
+from experiments.entries.parts import Table
 from likely.calibration import GlobalTemperature, LinearTemperature
 
 FASTER_THAN_TEMPERATURES, FASTER_THAN_VECTORS, MEGABYTES, EXACT = 25, 3, 64, 1e-6

@@ -17,7 +17,7 @@ from experiments.benchmarks.safety import nll
 from experiments.data import list_logits, load_logits
 from experiments.entries import Bar, Context, Result
 from experiments.entries.cores import one_core
-from likely._page import Table
+from experiments.entries.parts import Table
 from likely.calibration import AutoCalibrator
 
 SIZES, SEEDS = (1000, 2500, 5000), 2

@@ -18,8 +18,8 @@ from scipy import special, stats
 from experiments.benchmarks._bars import result_of, worst
 from experiments.entries import Bar, Context, Result
 from experiments.entries.cores import one_core
+from experiments.entries.parts import Table
 from likely import calibration, linear, outliers, tabular
-from likely._page import Table
 
 Array = NDArray[np.float64]
 ROWS, PER_ROW, FRESH = (15, 30, 100), (0.5, 1.0, 3.0), 1000

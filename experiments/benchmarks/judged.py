@@ -14,7 +14,7 @@ import pandas as pd
 
 from experiments.benchmarks._bars import result_of, worst
 from experiments.entries import Bar, Context, Result
-from likely._page import Table
+from experiments.entries.parts import Table
 from likely.auditing import audit
 from likely.auditing.results.finding import Entry
 

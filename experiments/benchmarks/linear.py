@@ -25,8 +25,8 @@ from experiments.benchmarks._timing import timed
 from experiments.data import LinearProblem, list_regression, load_regression, make_linear
 from experiments.entries import Bar, Context, Result
 from experiments.entries.cores import one_core
+from experiments.entries.parts import Table
 from experiments.paper._recovery import known_support, oracle_lasso, oracle_ridge, recovery_error
-from likely._page import Table
 from likely.linear import DynamicLasso, DynamicRegression, DynamicRidge, MultiLasso, SpikeSlabRegression
 
 SHARES = (0.01, 0.05, 0.1, 0.3, 0.5)

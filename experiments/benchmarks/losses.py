@@ -15,8 +15,8 @@ from experiments.benchmarks._loss_sizes import COMPILED, EAGER, GRAPH, WAYS, Gri
 from experiments.benchmarks._size_tables import is_about_sizes, merged, ratios_of, same_work, size_tables
 from experiments.benchmarks._turns import Turns
 from experiments.entries import Bar, Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.entries.record import Record, load
-from likely._page import Picture, Table
 from likely._page.machine import machine
 
 BY_SIZE = ": the time by hand"

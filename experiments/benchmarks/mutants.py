@@ -23,7 +23,7 @@ import pandas as pd
 
 from experiments.benchmarks._bars import result_of
 from experiments.entries import Bar, Context, Result
-from likely._page import Table
+from experiments.entries.parts import Table
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "likely"

@@ -29,7 +29,7 @@ from experiments.benchmarks._timing import timed
 from experiments.data import Regression, list_regression, load_regression, make_heteroscedastic
 from experiments.entries import Bar, Context, Result
 from experiments.entries.cores import one_core
-from likely._page import Table
+from experiments.entries.parts import Table
 from likely.metrics import negative_log_likelihood, quantile_calibration_error
 from likely.tabular import NetworkRegressor
 

@@ -22,8 +22,8 @@ from experiments.benchmarks._timing import peak_megabytes
 from experiments.data import list_outliers, load_outliers
 from experiments.entries import Bar, Context, Result
 from experiments.entries.cores import one_core
+from experiments.entries.parts import Table
 from experiments.paper._detectors import BEYOND, ROWS, SLOW_ROWS, Score, cut, judged, rivals
-from likely._page import Table
 from likely.outliers import (
     LikelihoodDetector,
     ScaledAutoencoderDetector,

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from experiments.benchmarks._bars import result_of
 from experiments.data import list_regression, load_regression
 from experiments.entries import Bar, Context, Result
+from experiments.entries.parts import Table
 from likely import Global, paper, param_groups
-from likely._page import Table
 from likely.losses import LikelihoodLoss, NormalLoss, SoftmaxLoss
 from likely.priors import LaplacePrior, NormalPrior, Prior, SpikeSlabPrior
 

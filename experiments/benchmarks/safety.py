@@ -13,8 +13,8 @@ from scipy.special import log_softmax
 from experiments.benchmarks._bars import result_of
 from experiments.data import Logits, list_logits, load_logits
 from experiments.entries import Bar, Context, Result
+from experiments.entries.parts import Table
 from experiments.paper._comparison import Difference, paired
-from likely._page import Table
 from likely.calibration import DeepTemperature, FeatureTemperature, GlobalTemperature, LinearTemperature
 
 SMALL, SIZES = 1000, (250, 500, 1000, 2500, 5000)

@@ -19,7 +19,7 @@ from experiments.benchmarks._audit_slips import (
 from experiments.benchmarks._bars import result_of
 from experiments.data import Frame, list_frames, load_frame
 from experiments.entries import Bar, Context, Result
-from likely._page import Table
+from experiments.entries.parts import Table
 
 NUMBERS = range(3, 21)  # columns of numbers of a table that slips are planted in
 ROWS = 1_000

@@ -15,7 +15,7 @@ from experiments.benchmarks._bars import result_of, worst
 from experiments.benchmarks._start_training import CLASSES, Task, train
 from experiments.data import list_regression
 from experiments.entries import Bar, Context, Result
-from likely._page import Table
+from experiments.entries.parts import Table
 
 # The learning rates of likely.param_groups were explored on these. Results on all tables were seen before the rates of
 # temperatures, shapes and predicted values were settled, so the others are not untouched either.

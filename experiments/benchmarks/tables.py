@@ -23,7 +23,7 @@ from experiments.benchmarks._table_networks import NETWORKS, seconds_of_steps
 from experiments.benchmarks._timing import cpu_milliseconds, peak_megabytes, timed
 from experiments.entries import Bar, Context, Result
 from experiments.entries.bar import Sign
-from likely._page import Table as Shown
+from experiments.entries.parts import Table as Shown
 from likely.row_store import RowStore
 
 ROWS, BATCH = 1_280_000, 256  # ImageNet

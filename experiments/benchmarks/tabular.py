@@ -26,7 +26,7 @@ from experiments.benchmarks._tabular_problems import Kind, Problem, list_problem
 from experiments.benchmarks._tabular_rivals import AUTOGLUON, CATBOOST, GP, LIGHTGBM, NGBOOST, REALMLP, XGBOOST
 from experiments.data import Frame
 from experiments.entries import Bar, Context, Result
-from likely._page import Table
+from experiments.entries.parts import Table
 
 STORED = Path(__file__).parent / "results" / "rivals" / "tabular.json"
 SPLITS, MORE = 2, 5  # number of splits per set, and per small set, whose few test rows make scores noisy

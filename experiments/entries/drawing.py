@@ -9,7 +9,7 @@ import matplotlib
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from likely._page.svg import PALETTE
+from likely._page.html import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

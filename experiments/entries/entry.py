@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, ParamSpec, TypeVar
 
 from experiments.entries.bar import Bar
+from experiments.entries.parts import Picture, Table
 from experiments.entries.units import once
-from likely._page import Picture, Table
 
 P = ParamSpec("P")
 T = TypeVar("T")

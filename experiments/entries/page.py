@@ -11,8 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from experiments.entries.entry import Entry
+from experiments.entries.parts import Picture, Table, to_html
 from experiments.entries.record import Record, write_text
-from likely._page import Picture, Table
 from likely._page.html import render
 from likely._page.machine import machine
 
@@ -87,6 +87,7 @@ def write_page(
     """Write the page and return its path; ``records`` is where the records are, seen from it."""
     html = render(
         Path(__file__).with_name("page.html.jinja"),
+        to_html,
         css=page_css(),
         title=title,
         kind=kind,

@@ -18,8 +18,8 @@ from typing import Any
 from experiments.entries.bar import Bar
 from experiments.entries.digest import digest
 from experiments.entries.entry import Context, Entry, Result
+from experiments.entries.parts import Picture, Table
 from likely._files import replacing
-from likely._page import Picture, Table
 from likely._page.machine import machine, versions
 
 FORMAT = 1  # raised when files written before can no longer be read; such files count as not run
@@ -188,7 +188,7 @@ def table_from_json(stored: dict[str, Any]) -> Table:
 
     rows = [{column: _from_json(value) for column, value in row.items()} for row in stored["rows"]]
     best = {tuple(c) if isinstance(c := one["columns"], list) else c: one["better"] for one in stored["best"]}
-    return Table(pd.DataFrame(rows).set_index(stored["index"]), stored["caption"], best, stored["digits"])
+    return Table(pd.DataFrame(rows).set_index(stored["index"]), stored["caption"], best, digits=stored["digits"])
 
 
 def _to_json(value: Any) -> Any:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
-from likely._page import Picture
+from experiments.entries.parts import Picture
 
 # For each method: (splits, measures), NaN where it has no such measure.
 Scores = Mapping[str, NDArray[np.float64]]

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Result
+from experiments.entries.parts import Picture
 from experiments.paper._headlines.row import Numbers
-from likely._page import Picture
 
 FROM = "Drawn from the stored table."
 Values = Mapping[str, Sequence[float] | pd.Series]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.entries.entry import Entry, Result
+from experiments.entries.parts import Picture
 from experiments.entries.record import Damaged, Record, load
 from experiments.paper._claims import claims_of
 from experiments.paper._compared import COMPARED
@@ -17,7 +18,6 @@ from experiments.paper._headlines import Headline, headline
 from experiments.paper._quotes import QUOTES
 from experiments.paper._rule import Claim, told, verdict
 from experiments.paper.registry import ENTRIES
-from likely._page import Picture
 
 RESULTS = Path(__file__).parent / "results"
 COMMAND = "python -m experiments.paper --all --data FOLDER --jobs -1 --out runs"

@@ -27,10 +27,10 @@ from experiments.data import Regression
 from experiments.entries.cores import one_core
 from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._comparison import Comparison, Scores, beside_paper
 from experiments.paper._regressors import Regressors, predict, train
 from experiments.paper.regressor_calibration import regressions, standardised
-from likely._page import Picture, Table
 from likely.metrics import negative_log_likelihood, quantile_calibration_error
 from likely.tabular import NetworkRegressor
 

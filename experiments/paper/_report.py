@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.entries.entry import Entry
 from experiments.entries.page import page_css
+from experiments.entries.parts import to_html
 from experiments.entries.record import load_or_tell, write_text
 from experiments.paper._published import (
     COMMAND,
@@ -31,6 +32,7 @@ def write_report(entries: Sequence[Entry], out: Path, command: str) -> Path:
     items = [Shown(entry, _stored(entry), load_or_tell(entry.name, out / "results"), "results/") for entry in entries]
     html = render(
         HERE / "report.html.jinja",
+        to_html,
         title=PAPER,
         items=items,
         css=page_css() + entry_css(),

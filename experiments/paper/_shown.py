@@ -10,10 +10,10 @@ from markupsafe import Markup
 
 from experiments.entries.entry import Entry
 from experiments.entries.page import CSS_CLASS, shortened
+from experiments.entries.parts import Table, to_html
 from experiments.entries.record import Record
 from experiments.paper._published import Published
 from experiments.paper.letter import LETTERS, Letter
-from likely._page import Table
 from likely._page.html import render
 from likely._page.machine import machine, versions
 
@@ -101,7 +101,7 @@ class Shown:
     @property
     def body(self) -> Markup:
         """The entry as HTML: the claim, the verdict, a picture, a small table, and the rest folded."""
-        return Markup(render(HERE / "entry.html.jinja", item=self, folder=self.folder))
+        return Markup(render(HERE / "entry.html.jinja", to_html, item=self, folder=self.folder))
 
 
 def entry_css() -> Markup:

@@ -19,6 +19,7 @@ from experiments.data import LinearProblem, make_linear
 from experiments.entries.cores import one_core
 from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._recovery import (
     known_support,
     lasso_errors,
@@ -27,7 +28,6 @@ from experiments.paper._recovery import (
     ridge_errors,
 )
 from likely import paper
-from likely._page import Picture, Table
 from likely.linear import DynamicLasso, DynamicRidge, MultiLasso, SpikeSlabRegression
 from likely.losses import NormalLoss
 from likely.parameters import Global

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from experiments.data import Logits, list_logits, load_logits
 from experiments.entries.cores import one_core
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Table
 from experiments.paper import noisy_classifiers, vision_classifiers
 from experiments.paper._comparison import Comparison, beside_paper
-from likely._page import Table
 from likely.calibration import (
     AutoCalibrator,
     Calibrator,

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._comparison import mean_over_seeds, spread_over_seeds
 from likely import paper
-from likely._page import Picture, Table
 from likely.losses import SoftmaxLoss
 from likely.parameters import Data, Global, Parameter, Predicted
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper.conditioning import learned_numbers
 from likely import paper
-from likely._page import Picture, Table
 from likely.losses import NormalLoss
 from likely.parameters import Data, Global, Parameter, Predicted
 

@@ -19,6 +19,7 @@ from experiments.data import Images, load_images
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._comparison import Difference, mean_and_spread, paired
 from experiments.paper._corruption import (
     CALM,
@@ -39,7 +40,6 @@ from experiments.paper._corruption import (
 )
 from experiments.paper._stored import stored, train_and_keep, trains
 from experiments.paper._vision import Recipe, digits
-from likely._page import Picture, Table
 
 QUICK = Effort(2, 400, (1, 2, 4), Recipe((12, 24), 4, 64, 1e-2))
 FULL = Effort(5, 6000, (1, 3, 6), Recipe((32, 64, 128, 256), 6, 128, 3e-3))

@@ -17,12 +17,12 @@ from torch import Tensor
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import HEAT, INK, MUTED, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._comparison import mean_over_seeds, spread_over_seeds
 from experiments.paper._fit import descend
 from experiments.paper.conditioning import learned_numbers
 from experiments.paper.grid import grid_figure
 from likely import paper
-from likely._page import Picture, Table
 from likely.functional import normal_nll
 from likely.losses import NormalLoss
 from likely.parameters import Data, Global, Parameter, Predicted

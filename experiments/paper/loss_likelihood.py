@@ -13,8 +13,8 @@ from torch import Tensor
 
 from experiments.entries.drawing import INK, MUTED, SERIES, panel, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._fit import descend
-from likely._page import Picture, Table
 from likely.functional import normal_nll, softmax_nll
 from likely.losses import NormalLoss, SoftmaxLoss
 from likely.parameters import Global

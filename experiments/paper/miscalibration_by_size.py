@@ -21,9 +21,9 @@ from torch import Tensor
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import MUTED, PALETTE, panel, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._comparison import Difference, paired
 from experiments.paper._regressors import OFFSET, Regressors, predict, train
-from likely._page import Picture, Table
 from likely.metrics import quantile_calibration_error
 
 TRAINED, JUDGED, INPUTS = 200, 2000, 10

@@ -15,6 +15,7 @@ from experiments.data import load_images
 from experiments.entries.bar import Bar
 from experiments.entries.cores import one_core
 from experiments.entries.entry import Context, Result, Verdict
+from experiments.entries.parts import Table
 from experiments.paper._comparison import Comparison, Difference, paired
 from experiments.paper._stored import stored, trains
 from experiments.paper.vision_classifiers import (
@@ -34,7 +35,6 @@ from experiments.paper.vision_classifiers import (
     main as train_and_keep,
     study,
 )
-from likely._page import Table
 
 JOINTS = (JOINT, CALM)
 GS, LFS = AFTER

@@ -27,9 +27,9 @@ from experiments.data import list_logits, load_logits
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import INK, MUTED, PALETTE, panel, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._fit import descend
 from likely import paper
-from likely._page import Picture, Table
 from likely.constraints import ShiftedSoftplus
 from likely.functional import softmax_nll
 from likely.losses import SoftmaxLoss

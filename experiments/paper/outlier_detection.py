@@ -18,10 +18,10 @@ import pandas as pd
 from experiments.data import Outliers, list_outliers, load_outliers
 from experiments.entries.cores import one_core
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Table
 from experiments.paper._detectors import BEYOND, Score, judged, refused, rivals, stand_ins
 from experiments.paper._letter_table import interval as over_sets, readings
 from experiments.paper.outlier_letter import AS_READ, FREE, letter, not_run, to_the_letter
-from likely._page import Table
 from likely.outliers import LikelihoodDetector, ScaledAutoencoderDetector, ScaledPCADetector, ScatterDetector
 
 PCA_S, AE_S, SCATTER, LIKELIHOOD = "PCA+S", "AE+S", "ScatterDetector", "LikelihoodDetector"

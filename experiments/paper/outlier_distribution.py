@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from experiments.entries.drawing import INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper.outlier_detection import AE_S, PAPER, PCA_S, letter_all, over_seeds, score_all
 from experiments.paper.outlier_letter import AS_READ
-from likely._page import Picture, Table
 
 OURS = (PCA_S, AE_S)
 

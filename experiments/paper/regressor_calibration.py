@@ -26,9 +26,9 @@ from torch.distributions import Distribution, Normal, Uniform
 from experiments.data import Regression, list_regression, load_regression, make_heteroscedastic
 from experiments.entries.cores import one_core
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Table
 from experiments.paper._comparison import Comparison, Scores, beside_paper
 from experiments.paper._regressors import Regressors, predict, train
-from likely._page import Table
 from likely.calibration import DeepScale, GlobalScale, IsotonicScale, LinearScale, compose
 from likely.metrics import negative_log_likelihood, pit_values, quantile_calibration_error
 

@@ -20,8 +20,8 @@ from sklearn.linear_model import LogisticRegression
 from experiments.entries.cores import one_core
 from experiments.entries.drawing import HEAT, INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._comparison import Difference, paired
-from likely._page import Picture, Table
 from likely.linear import RobustLogisticRegression
 
 Array = NDArray[np.float64]

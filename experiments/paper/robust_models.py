@@ -16,9 +16,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from experiments.entries.cores import one_core
 from experiments.entries.drawing import INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper import robust_classification, robust_regression
 from experiments.paper._comparison import paired
-from likely._page import Picture, Table
 from likely.linear import RobustLinearRegression, RobustLogisticRegression, RobustPCA
 
 Array = NDArray[np.float64]

@@ -21,7 +21,7 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, RANSACRegress
 from experiments.entries.cores import one_core
 from experiments.entries.drawing import HEAT, INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
-from likely._page import Picture, Table
+from experiments.entries.parts import Picture, Table
 from likely.linear import RobustLinearRegression
 
 Array = NDArray[np.float64]

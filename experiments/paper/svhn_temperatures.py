@@ -26,11 +26,11 @@ from experiments.data import Images, list_images, load_images
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import INK, MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._comparison import Difference, mean_and_spread, paired
 from experiments.paper._residual import train_any
 from experiments.paper._stored import stored, train_and_keep, trains
 from experiments.paper._vision import Recipe, digits, learn_afterwards, predicted_temperature, say
-from likely._page import Picture, Table
 from likely.parameters import Fixed
 
 Array = NDArray[np.float64]

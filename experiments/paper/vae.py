@@ -22,11 +22,11 @@ from experiments.entries.bar import Bar
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import MUTED, PALETTE, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper._comparison import paired
 from experiments.paper._stored import OUTPUTS, stored, train_and_keep, trains
 from experiments.paper._vae import Judged, Likelihood, Recipe, Training
 from experiments.paper._vision import device, digits
-from likely._page import Picture, Table
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]

@@ -18,12 +18,12 @@ from experiments.data import has_faces, load_faces
 from experiments.entries.cores import one_thread
 from experiments.entries.drawing import HEAT, styled, to_svg
 from experiments.entries.entry import Context, Result
+from experiments.entries.parts import Picture, Table
 from experiments.paper import vae
 from experiments.paper._comparison import mean_and_spread
 from experiments.paper._stored import OUTPUTS, stored, train_and_keep, trains
 from experiments.paper._vae import CHUNK, Recipe, Training, values
 from experiments.paper._vision import digits
-from likely._page import Picture, Table
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]

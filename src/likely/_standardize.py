@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._kernels import available, is_readable, moments, no_transform_active
-from likely._validation import transformed
+from likely._validation import under_torch_func
 
 # Deviations from the mean beyond which a feature says no more: one that was silent in training, as units behind a ReLU
 # are, would otherwise move what is predicted from it by any amount.
@@ -79,7 +79,7 @@ class Standardize(nn.Module):
         """``x`` with every feature at mean zero and deviation one, within reach."""
         statistics = self.moments(x)
         if statistics is None:
-            if self.training and x.numel() > 0 and not transformed() and not _recomputing():
+            if self.training and x.numel() > 0 and not under_torch_func() and not _recomputing():
                 self._update(x.detach())
             constant = self.var.sqrt() <= 4 * torch.finfo(self.var.dtype).eps * self.mean.abs()  # rounding, no more
             mean, deviation = self.mean, torch.where(constant, 1.0, self.var).sqrt()
@@ -119,7 +119,7 @@ def unchanged_on_error(modules: Sequence[nn.Module]) -> AbstractContextManager[N
     tensor(0.)
     """
     # Nothing to keep; nothing moves before the graph is whole; nothing moves at all.
-    if not modules or torch.compiler.is_compiling() or transformed():
+    if not modules or torch.compiler.is_compiling() or under_torch_func():
         return nullcontext()
     return _restoring([module for module in modules if module.training])
 

@@ -25,7 +25,7 @@ def may_look(tensor: Tensor, validate_args: bool | None) -> bool:
     return tensor.device.type == "cpu" if validate_args is None else validate_args
 
 
-def transformed() -> bool:
+def under_torch_func() -> bool:
     """Whether a transform of ``torch.func`` is at work, in which a tensor may stand for a whole batch of them."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 

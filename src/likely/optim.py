@@ -26,7 +26,6 @@ def param_groups(
     *,
     multiplier: float | None = None,
     weight_decay: float = 0.0,
-    likelihood_weight_decay: float = 0.0,
     **kwargs: Any,
 ) -> list[dict[str, Any]]:
     """Parameter groups for a torch optimizer: ``lr`` for the model, and suitable rates for the likelihood.
@@ -43,9 +42,8 @@ def param_groups(
         lr: learning rate of the model.
         multiplier: learning rate of all parameters of the likelihood relative to ``lr``; by default (None) the rates
             above. The paper has 0.1.
-        weight_decay: weight decay of the model, 0 by default.
-        likelihood_weight_decay: weight decay of the likelihood's parameters, 0 by default; it pulls scales and
-            temperatures towards 1.
+        weight_decay: weight decay of the model, 0 by default; the likelihood's parameters have none, which would pull
+            scales and temperatures towards 1.
         **kwargs: further options of the optimizer, for all groups.
 
     Returns:
@@ -82,7 +80,7 @@ def param_groups(
     groups = [{"name": "model", "params": model_parameters, "lr": lr, "weight_decay": weight_decay, **kwargs}]
     for rate in dict.fromkeys(rates.values()):
         params = [p for p in loss_fn.parameters() if rates.get(id(p)) == rate]
-        options = {"lr": rate, "weight_decay": likelihood_weight_decay, **kwargs}
+        options = {"lr": rate, "weight_decay": 0.0, **kwargs}
         groups.append({"name": "likelihood", "params": params, **options})
     return [group for group in groups if group["params"]]
 

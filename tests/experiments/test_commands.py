@@ -13,9 +13,9 @@ import pytest
 from commands import benchmarks_command, in_a_process, paper_command
 from experiments import benchmarks, paper
 from experiments.entries import Bar, Context, Entry, Result
+from experiments.entries.parts import Table
 from experiments.entries.run import command
 from experiments.paper import ENTRIES
-from likely._page import Table
 
 CHECK_IMPORTS = """
 import runpy, sys, time

@@ -6,7 +6,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 
 from likely.outliers import LikelihoodDetector, ScatterDetector
-from likely.outliers._columns import Distinct
+from likely.outliers._columns import RowGroups
 from likely.outliers._row_scores import NEAR, Histograms, Nearest, Tails
 
 RNG = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def test_what_is_missing_is_usual() -> None:
 
 
 def test_nearest_is_the_mean_log_distance_to_another_row() -> None:
-    own = Nearest.learn(Z, Distinct.learn(Z, None), np.random.RandomState(0))
+    own = Nearest.learn(Z, RowGroups.learn(Z, None), np.random.RandomState(0))
     expected = np.zeros(400)
     for centres in own.centres:
         squares = np.square(Z[:, None] - centres[None].astype(float)).sum(2)

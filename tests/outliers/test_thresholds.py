@@ -10,7 +10,7 @@ from likely.outliers import (
     ScaledPCADetector,
     ScatterDetector,
 )
-from likely.outliers._columns import Distinct
+from likely.outliers._columns import RowGroups
 from likely.outliers._left_out import as_of_all, left_out, weights_without
 from likely.outliers.threshold import shortened, threshold
 from pairwise import together
@@ -128,7 +128,7 @@ def test_scores_that_are_unknown_are_left_out() -> None:
 def test_equal_rows_are_left_out_together() -> None:
     X = np.repeat(np.random.default_rng(0).normal(size=(50, 3)), 2, axis=0)
     X[:40] = 0.0
-    rows = Distinct.learn(X, None)
+    rows = RowGroups.learn(X, None)
     out = left_out(rows, 300, np.random.RandomState(0))
     assert (out[:, ::2] == out[:, 1::2]).all()
     assert (out.sum(0) == 1).all()

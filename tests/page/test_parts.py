@@ -6,15 +6,14 @@ import re
 import pandas as pd
 
 from experiments.entries.drawing import panel, to_svg
-from likely._page import Table
-from likely._page.html import table_html, words
-from likely._page.svg import inline
+from experiments.entries.parts import Table, inline, to_html
+from likely._page.html import words
 from pages import Page
 
 
 def bold_cells(table: Table) -> list[str]:
     """The text of the cells that the table's style sets in bold, in the order of the page."""
-    html = table_html(table, "t")
+    html = to_html(table, "t")
     rules = re.findall(r"([^{}]*)\{[^}]*font-weight: 700", html)
     bold = {name for rule in rules for name in re.findall(r"#(\w+)", rule)}
     return [text for name, text in re.findall(r'<td id="(\w+)"[^>]*>([^<]*)</td>', html) if name in bold]
@@ -53,7 +52,7 @@ def test_missing_and_infinite_values_are_never_best_over_a_number() -> None:
         digits=2,
     )
     assert bold_cells(table) == ["0.50", "0.25"]
-    assert {"–", "∞"} <= set(re.findall(r">([^<>]+)</td>", table_html(table, "t")))
+    assert {"–", "∞"} <= set(re.findall(r">([^<>]+)</td>", to_html(table, "t")))
 
 
 def test_a_column_of_missing_values_has_no_best() -> None:
@@ -61,7 +60,7 @@ def test_a_column_of_missing_values_has_no_best() -> None:
 
 
 def test_numbers_are_printed_for_people() -> None:
-    html = table_html(
+    html = to_html(
         Table(frame(count=[1000, 20], steps=[math.nan, 50.0], change=[-1e-9, -0.5], ok=[True, False]), ""), "t"
     )
     assert re.findall(r">([^<>\n]+)</td>", html) == ["1,000", "–", "0.000", "True", "20", "50", "−0.500", "False"]
@@ -69,7 +68,7 @@ def test_numbers_are_printed_for_people() -> None:
 
 def test_names_of_the_index_stand_in_the_header() -> None:
     index = pd.MultiIndex.from_tuples([("RN50", "SVHN")], names=["model", "set"])
-    html = table_html(Table(pd.DataFrame({"ece": [0.1]}, index=index), ""), "t")
+    html = to_html(Table(pd.DataFrame({"ece": [0.1]}, index=index), ""), "t")
     assert html.count("<tr>") == 2
     assert ">model</th>" in html
     assert ">set</th>" in html
@@ -112,5 +111,5 @@ def test_columns_of_words_are_read_from_the_left_and_numbers_from_the_right() ->
     frame = pd.DataFrame(
         {"holds": ["3 to 5, median 4", "Yes 69%"], "share": ["4.5% ± 0.7%", "100% ± 0%"], "rows": [3, 4]}
     )
-    html = table_html(Table(frame, ""), "t")
+    html = to_html(Table(frame, ""), "t")
     assert re.findall(r"#T_t \.(col\d)[^{]*{\s*text-align: left;", html) == ["col0"]

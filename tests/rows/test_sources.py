@@ -16,7 +16,8 @@ import pytest
 from pyarrow import feather
 
 from likely._rows import stored_tables
-from likely._rows.sources import Source, by_blocks, drawn, source_of
+from likely._rows.blocks import drawn
+from likely._rows.sources import Source, by_blocks, source_of
 from likely.linear import DynamicRidge
 from likely.outliers import LikelihoodDetector, ScaledPCADetector, ScatterDetector
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from likely._rows.sources import drawn
+from likely._rows.blocks import drawn
 from likely.tabular import (
     LikelihoodClassifier,
     LikelihoodRegressor,

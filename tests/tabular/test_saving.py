@@ -24,7 +24,7 @@ from sklearn.model_selection import KFold
 from likely._saving.codec import RecordReader, RecordWriter
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _saved as trees
 from likely.tabular._saved import CODEC
-from likely.tabular.members import boosting, network
+from likely.tabular.members import estimators, network
 
 EVERY = ["linear", "kernel", "boosting", "shallow", "trees", "network"]
 ROWS = 60
@@ -34,7 +34,7 @@ ROWS = 60
 def quick():
     """Few rounds and steps: these tests are about files, not fits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boosting.Growth, "on", lambda growth, rows: replace(growth, least=3, rounds=10))
+        patch.setattr(estimators.Growth, "on", lambda growth, rows: replace(growth, least=3, rounds=10))
         patch.setattr(network, "STEPS", 5)
         yield
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.entries.entry import Result
-from likely._page import Picture
+from experiments.entries.parts import Picture
 
 SAME = "the same"  # ours is what the paper has
 NOTHING = "–"

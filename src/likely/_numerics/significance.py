@@ -17,7 +17,7 @@ class HeldOutGain(NamedTuple):
     total: float
     error: float
 
-    def sure(self, margin: float) -> float:
+    def sure(self, margin: float = 2.0) -> float:
         """Return the part of the gain that exceeds ``margin`` standard errors; negative where there is none."""
         return self.total - margin * self.error
 

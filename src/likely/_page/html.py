@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,33 +14,44 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup, escape
+from pandas.io.formats.style import Styler
 
-from likely._page import Picture, Table
+from likely._page import Table
 from likely._page.machine import versions
-from likely._page.svg import css_variables, inline
 
-BEST = "font-weight: 700;"
+PALETTE: dict[str, tuple[str, str]] = {  # name: (light, dark)
+    "ink": ("#22252b", "#e4e4e0"),
+    "muted": ("#6b7079", "#a3a8b0"),
+    "line": ("#d5d6d3", "#3c4048"),
+    "ground": ("#fdfcf9", "#17191d"),
+    "violet": ("#6a51a3", "#b9a3f5"),
+    "blue": ("#2b6cb0", "#74b3f5"),
+    "green": ("#1f8a70", "#5fcfae"),
+    "gold": ("#b7791f", "#ecc05f"),
+    "red": ("#c2423f", "#f58b82"),
+}
 
 
-def render(template: Path, **values: Any) -> str:
+def css_variables(dark: bool) -> str:
+    """Return the palette as CSS declarations."""
+    return " ".join(f"--{name}: {colours[dark]};" for name, colours in PALETTE.items())
+
+
+def render(template: Path, html: Callable[[Any, str], str] | None = None, **values: Any) -> str:
     """Render a template with the values.
 
-    ``light`` and ``dark`` are the palette. The filters are ``words`` for text, and ``html`` for a table or a picture,
-    whose argument is the prefix of its ids.
+    ``light`` and ``dark`` are the palette. The filters are ``words`` for text, and ``html`` for a table, whose argument
+    is the prefix of its ids.
     """
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    environment.filters |= {"words": words, "html": _html}
+    environment.filters |= {"words": words, "html": lambda part, name: Markup((html or table_html)(part, name))}
     light, dark = (Markup(css_variables(dark=dark)) for dark in (False, True))
     page = environment.from_string(template.read_text(encoding="utf-8"))
     return page.render(light=light, dark=dark, versions=versions(), **values)
 
 
-def _html(part: Table | Picture, name: str) -> Markup:
-    return Markup(table_html(part, name) if isinstance(part, Table) else inline(part.svg, name))
-
-
-def table_html(table: Table, name: str) -> str:
-    """Return the table as HTML, with its best values in bold."""
+def table_html(table: Table, name: str, mark: Callable[[Styler], object] = lambda _: None) -> str:
+    """Return the table as HTML, in which ``mark`` may style some cells."""
     shown = table.frame.infer_objects()
     digits = {column: _decimals(shown[column], table.digits) for column in shown.columns}
     shown = shown.round({column: places for column, places in digits.items() if places is not None})
@@ -48,12 +60,7 @@ def table_html(table: Table, name: str) -> str:
     style.format_index(escape="html", axis="index").format_index(escape="html", axis="columns").hide(names=True)
     left = [{"selector": "", "props": "text-align: left;"}]
     style.set_table_styles({column: left for column in shown.columns if _is_text(shown[column])})
-    for columns, better in table.best.items():
-        highlight = style.highlight_min if better == "lower" else style.highlight_max
-        if isinstance(columns, str):
-            highlight(subset=[columns], axis="index", props=BEST)
-        else:
-            highlight(subset=list(columns), axis="columns", props=BEST)
+    mark(style)
     html: str = style.to_html()
     # pandas puts the names of the index into a separate header row; here they are in the corner above it.
     corners = (f'<th class="label">{escape(label or "")}</th>' for label in shown.index.names)

@@ -1,18 +1,21 @@
-"""Blocks of rows: how a table that may be larger than memory is read."""
+"""Blocks of rows: how a table that may be larger than memory is recognised and read."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import glob
 import math
 import operator
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from likely._typing import Array, Index
+from likely._typing import Array, Index, Places
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,12 +23,59 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CACHED_NUMBERS = 2**18  # per block: 1 MB in float32, which fits in the cache and bounds the memory
 
+ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
+
 
 def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 1, stride: int = 1) -> Iterator[slice]:
     """Yield slices that cover the rows."""
     step = stride * max(least, numbers // max(1, width))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows), stride)
+
+
+def drawn(start: int, rows: int, stride: int) -> Places:
+    """Return which of the ``rows`` from ``start`` on are drawn: one of every ``stride`` rows of a table.
+
+    The row is chosen by a hash, as good as at random, so that a pattern in the table, such as every tenth row, is
+    represented by its share; but it is the same row however the table is divided into blocks.
+
+    >>> drawn(0, 12, 3), drawn(5, 7, 3) + 5
+    (array([ 0,  5,  6, 11]), array([ 5,  6, 11]))
+    """
+    group = np.arange(start // stride, -(-(start + rows) // stride), dtype=np.uint64)
+    place = ((group + 1) * 0x9E3779B97F4A7C15 >> 32) % stride  # Fibonacci hashing: wraps around
+    rows_drawn = (group * stride + place).astype(np.int64) - start
+    return rows_drawn[(rows_drawn >= 0) & (rows_drawn < rows)]
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array, frame or series."""
+    return hasattr(X, "to_delayed")
+
+
+def is_files(X: Any) -> bool:
+    """Whether X names files."""
+    paths = X if isinstance(X, list | tuple) else [X]
+    return len(paths) > 0 and all(isinstance(path, str | os.PathLike) for path in paths)
+
+
+def is_one_file(data: Any) -> bool:
+    """Whether data is the path of a single file, even if it does not exist: no folder, no glob, no URL."""
+    if not isinstance(data, str | os.PathLike):
+        return False
+    path = os.fspath(data)
+    return "://" not in path and not os.path.isdir(path) and (os.path.exists(path) or not glob.has_magic(path))
+
+
+def kind_of_file(path: str) -> str | None:
+    """Return how a file is stored, by the ending of its name; None for any other ending."""
+    return ENDINGS.get(Path(path).suffix.lower())
+
+
+def names_files(text: str) -> bool:
+    """Whether a text can only be a path, glob or URL, and not the name of a column."""
+    is_path = "://" in text or os.sep in text or kind_of_file(text) is not None
+    return is_path or os.path.isdir(text) or bool(glob.has_magic(text) and glob.glob(text))
 
 
 class Rows:

@@ -33,28 +33,29 @@ def level_codes(column: Any) -> dict[Any, int] | None:
     }
 
 
-def as_numbers(column: Any) -> Array:
-    """Return the numbers of a column, NaN where one is missing; times in days."""
+def as_numbers(column: Any, held: str = "numbers") -> Array:
+    """Return the numbers of a column, NaN where one is missing; times in days. An error says what it ``held``."""
     numbers = _floats(column)
     if numbers is None:
-        raise ValueError(f"column {column.name!r} held numbers in the fit and does not hold numbers now")
+        raise ValueError(f"column {column.name!r} held {held} in the fit and does not hold {held} now")
     return numbers
 
 
 def as_codes(column: Any, codes: dict[Any, int]) -> Array:
     """Return the code of each row's level, NaN where it is missing; the number of codes for an unknown level."""
-    values = np.asarray(column, dtype=object).tolist()
+    values, unknown = np.asarray(column, dtype=object).tolist(), len(codes)
+    coded = np.array(
+        [codes[value] if value in codes else np.nan if _missing(value) else unknown for value in values],
+        dtype=np.float64,
+    )
     # An unknown level is nothing new, but numbers for texts are, and then no level is known.
     texts = {isinstance(level, str) for level in codes}
-    if len(texts) == 1:
-        for value in values:
-            if isinstance(value, str) not in texts and value not in codes and not _missing(value):
-                raise ValueError(
-                    f"column {column.name!r} held {next(iter(codes))!r} in the fit, now {value!r}: keep its type"
-                )
-    unknown = len(codes)
-    found = [codes[value] if value in codes else np.nan if _missing(value) else unknown for value in values]
-    return np.array(found, dtype=np.float64)
+    for row in np.flatnonzero(coded == unknown) if len(texts) == 1 else ():
+        if isinstance(values[row], str) not in texts:
+            raise ValueError(
+                f"column {column.name!r} held {next(iter(codes))!r} in the fit, now {values[row]!r}: keep its type"
+            )
+    return coded
 
 
 def are_dates(column: Any) -> bool:

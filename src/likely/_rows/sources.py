@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from likely._rows.stored_tables import Dask, Files, Source, drawn, is_dask, is_files, is_one_file, names_files
+from likely._rows.blocks import is_dask, is_files
+from likely._rows.stored_tables import Dask, Files, Source
 from likely._typing import Values
 
-__all__ = ["Source", "drawn", "is_files", "is_one_file", "names_files"]  # besides what is defined here
+__all__ = ["Source"]  # besides what is defined here
 
 _WIDE = ("logits", "features", "samples", "quantiles")  # arguments with several numbers per row; all others have one
 Arrays = dict[str, Values]
@@ -108,7 +109,9 @@ def by_blocks(
             kind = np.float64 if frames else np.promote_types(getattr(X, "dtype", np.float64), np.float32)
             shape = (0,) if count == 1 and columns is None else (0, count * (columns or 1))
             none = np.empty(shape, kind if dtype is None else dtype(self))
-            call = _OfBlock(method.__name__, copy.copy(self), split, dict.fromkeys(others) | options, none)
+            present = copy.copy(self)  # because the estimator may be fitted again before it is called
+            options |= dict.fromkeys(others)
+            call = functools.partial(_of_block, method.__name__, present, split, options, none)
             return _separated(source.map_rows(call, none), count, columns)
 
         return decorated
@@ -116,24 +119,15 @@ def by_blocks(
     return decorate
 
 
-@dataclass(frozen=True)
-class _OfBlock:
-    """A method of an estimator in its present state, to be called for blocks later and elsewhere."""
-
-    method: str  # by name, because pickle cannot find a decorated method
-    fitted: Any  # a copy, because the estimator may be fitted again
-    split: Split
-    options: dict[str, Any]
-    none: Values
-
-    def __call__(self, *block: Any) -> Any:
-        arrays = self.split(*block)
-        main = arrays.pop(self.split.main)
-        if not len(main):
-            return self.none
-        result = getattr(self.fitted, self.method)(main, **self.options | arrays)
-        result = np.column_stack(result) if isinstance(result, tuple) else result
-        return result if self.split.frames else result.astype(self.none.dtype, copy=False)
+def _of_block(method: str, fitted: Any, split: Split, options: dict[str, Any], none: Values, *block: Any) -> Any:
+    """Return what a method of an estimator, by name because pickle cannot find a decorated one, returns for a block."""
+    arrays = split(*block)
+    main = arrays.pop(split.main)
+    if not len(main):
+        return none
+    result = getattr(fitted, method)(main, **options | arrays)
+    result = np.column_stack(result) if isinstance(result, tuple) else result
+    return result if split.frames else result.astype(none.dtype, copy=False)
 
 
 def _separated(result: Any, count: int, width: int | None) -> Any:

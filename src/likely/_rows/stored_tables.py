@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import glob
 import operator
 import os
 import warnings
@@ -13,19 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import joblib
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from likely._typing import Places, Values
+from likely._rows.blocks import ENDINGS, drawn, is_dask, is_files, kind_of_file
+from likely._typing import Values
 
 T = TypeVar("T")
 BLOCK_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
 MAX_AT_ONCE = 16  # blocks whose results are in memory at once
-ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
 
 
 class Source(ABC):
@@ -72,7 +70,7 @@ class Source(ABC):
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """Yield ``compute(block, …)`` of every block, in the order of the rows."""
-        return self.run(_OnBlock(compute, self.columns), [*self.parts, *beside])
+        return self.run(functools.partial(_on_block, compute, self.columns), [*self.parts, *beside])
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
         """Return the sum of ``compute(block, …)`` over all blocks."""
@@ -98,19 +96,13 @@ class Source(ABC):
         return tuple(_joined(part) for part in zip(_first(parts), *parts, strict=True))
 
 
-@dataclass(frozen=True)
-class _OnBlock:
-    """A function that is given columns of its block as further arguments, where they have names."""
-
-    compute: Callable[..., Any]
-    columns: tuple[Any, ...]
-
-    def __call__(self, block: Any, *arrays: Any) -> Any:
-        block = block.read() if isinstance(block, Piece) else block
-        rest = iter(arrays)
-        beside = [next(rest) if names is None else block[names].to_numpy() for names in self.columns]
-        taken = [name for names in self.columns for name in _names(names)]
-        return self.compute(block.drop(columns=taken) if taken else block, *beside, *rest)
+def _on_block(compute: Callable[..., Any], columns: tuple[Any, ...], block: Any, *arrays: Any) -> Any:
+    """Call a function of a block, with columns of it as further arguments where they have names."""
+    block = block.read() if isinstance(block, Piece) else block
+    rest = iter(arrays)
+    beside = [next(rest) if names is None else block[names].to_numpy() for names in columns]
+    taken = [name for names in columns for name in _names(names)]
+    return compute(block.drop(columns=taken) if taken else block, *beside, *rest)
 
 
 def _names(value: Any) -> list[str]:
@@ -133,32 +125,12 @@ def _picked(stride: int, *blocks: Any) -> tuple[Any, ...]:
     return tuple(_safe_indexing(part, rows) for part in parts)
 
 
-def drawn(start: int, rows: int, stride: int) -> Places:
-    """Return which of the ``rows`` from ``start`` on are drawn: one of every ``stride`` rows of a table.
-
-    The row is chosen by a hash, as good as at random, so that a pattern in the table, such as every tenth row, is
-    represented by its share; but it is the same row however the table is divided into blocks.
-
-    >>> drawn(0, 12, 3), drawn(5, 7, 3) + 5
-    (array([ 0,  5,  6, 11]), array([ 5,  6, 11]))
-    """
-    group = np.arange(start // stride, -(-(start + rows) // stride), dtype=np.uint64)
-    place = ((group + 1) * 0x9E3779B97F4A7C15 >> 32) % stride  # Fibonacci hashing: wraps around
-    rows_drawn = (group * stride + place).astype(np.int64) - start
-    return rows_drawn[(rows_drawn >= 0) & (rows_drawn < rows)]
-
-
 def _joined(parts: Sequence[Any]) -> Any:
     if hasattr(parts[0], "iloc"):
         import pandas as pd
 
         return pd.concat(parts, ignore_index=True)
     return np.concatenate(parts)
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array, frame or series."""
-    return hasattr(X, "to_delayed")
 
 
 class Dask(Source):
@@ -191,7 +163,8 @@ class Dask(Source):
         from dask.delayed import delayed
 
         is_array = hasattr(self.collection, "chunks")
-        call = _OnBlock(compute if is_array else functools.partial(_indexed, compute), self.columns)
+        results = compute if is_array else functools.partial(_indexed, compute)
+        call = functools.partial(_on_block, results, self.columns)
         # In the graph only once, however many blocks there are: a fitted model may be large.
         shared = delayed(call, pure=False)
         tasks = [shared(*arguments) for arguments in zip(self.blocks, *self.parts, strict=True)]
@@ -234,30 +207,6 @@ def _by_dask(call: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterat
         shared = delayed(call, pure=False).persist()
     while batch := [shared(*arguments) for arguments in islice(calls, MAX_AT_ONCE)]:
         yield from compute(*batch)
-
-
-def is_files(X: Any) -> bool:
-    """Whether X names files."""
-    paths = X if isinstance(X, list | tuple) else [X]
-    return len(paths) > 0 and all(isinstance(path, str | os.PathLike) for path in paths)
-
-
-def is_one_file(data: Any) -> bool:
-    """Whether data is the path of a single file, even if it does not exist: no folder, no glob, no URL."""
-    if not isinstance(data, str | os.PathLike):
-        return False
-    path = os.fspath(data)
-    return "://" not in path and not os.path.isdir(path) and (os.path.exists(path) or not glob.has_magic(path))
-
-
-def _kind(path: str) -> str | None:
-    return ENDINGS.get(Path(path).suffix.lower())
-
-
-def names_files(text: str) -> bool:
-    """Whether a text can only be a path, glob or URL, and not the name of a column."""
-    is_path = "://" in text or os.sep in text or _kind(text) is not None
-    return is_path or os.path.isdir(text) or bool(glob.has_magic(text) and glob.glob(text))
 
 
 @dataclass(frozen=True)
@@ -348,10 +297,10 @@ def _dataset(paths: list[Any]) -> Any:
         raise ImportError("tables in files are read by pyarrow: pip install 'likely[arrow,data]'") from None
     found = [_found(os.fspath(path)) for path in paths]
     files = [file for _, some in found for file in some]
-    kinds = {_kind(file): file for file in files}
+    kinds = {kind_of_file(file): file for file in files}
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(kinds.values())}: pass only those of one kind")
-    form: Any = _kind(files[0])
+    form: Any = kind_of_file(files[0])
     if form == "csv":  # an empty cell is a gap, among texts too
         form = dataset.CsvFileFormat(convert_options=csv.ConvertOptions(strings_can_be_null=True))
     # Folders such as year=2024 are a column, as to pandas and Dask; those above the folder that is named are not.
@@ -377,7 +326,7 @@ def _found(path: str) -> tuple[Any, list[str]]:
     system, root = fsspec.core.url_to_fs(path)
     entries = [root] if system.exists(root) else sorted(system.glob(root))
     # Not a pipe or a device.
-    files = [file for entry in entries for file in system.find(entry) if _kind(file) and system.isfile(file)]
+    files = [file for entry in entries for file in system.find(entry) if kind_of_file(file) and system.isfile(file)]
     if not files:
         reason = f"holds no file that ends in {', '.join(ENDINGS)}" if entries else "does not exist"
         raise FileNotFoundError(f"{path} {reason}")

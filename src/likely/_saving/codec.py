@@ -21,7 +21,7 @@ class Unsaved(TypeError):
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberForm:
     """The form of a field of numbers: their bounds, and an axis per letter; None for any number of axes.
 
     Axes of one letter have one length throughout an object and its parts.
@@ -65,7 +65,7 @@ class Codec:
 
     classes: Mapping[str, type]
     replace: Callable[[Any], Any]
-    numbers: Mapping[str, Numbers] = field(default_factory=dict)
+    numbers: Mapping[str, NumberForm] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()  # attributes of estimators that are no part of the model
 
 

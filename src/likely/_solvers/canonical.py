@@ -19,7 +19,7 @@ _LARGEST = 1e75  # products of squares of larger numbers, or of smaller ones tha
 
 
 @dataclass(frozen=True)
-class Table:
+class DistinctRows:
     """Distinct rows of positive weight, in the order of their targets."""
 
     x: Any
@@ -27,7 +27,7 @@ class Table:
     weight: Array  # how many rows of X each row stands for
 
 
-def canonical(X: Any, y: Array, weight: Array | None) -> Table:
+def canonical(X: Any, y: Array, weight: Array | None) -> DistinctRows:
     """Return the table in its canonical form; equal rows of a sparse table are not merged."""
     weight = np.ones(len(y)) if weight is None else weight
     if not weight.all():
@@ -38,14 +38,14 @@ def canonical(X: Any, y: Array, weight: Array | None) -> Table:
     y = y + 0.0  # without negative zeros
     rows = np.argsort(y)
     if sparse.issparse(X) or _is_new(y[rows]).all():
-        return Table(X[rows], y[rows], weight[rows])
+        return DistinctRows(X[rows], y[rows], weight[rows])
     x = X + 0.0
     # Rows are sorted by the columns most correlated with the target, whatever the order of the columns.
     order = column_order(x, y, weight)
     rows, first = _sorted_rows(x[:, order], y)
     if len(first) == len(rows):
-        return Table(x[rows], y[rows], weight[rows])
-    return Table(x[rows[first]], y[rows[first]], np.add.reduceat(weight[rows], first))
+        return DistinctRows(x[rows], y[rows], weight[rows])
+    return DistinctRows(x[rows[first]], y[rows[first]], np.add.reduceat(weight[rows], first))
 
 
 def check_sizes(peak: Array) -> None:

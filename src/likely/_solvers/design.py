@@ -12,7 +12,7 @@ from scipy import linalg, sparse
 from scipy.linalg import lapack
 from scipy.special import stdtrit
 
-from likely._solvers.canonical import Table
+from likely._solvers.canonical import DistinctRows
 from likely._typing import Array, Index
 
 _MAX_GRAM_RATIO = 4  # maximum size of the Gram matrix relative to the table
@@ -146,9 +146,9 @@ class Design:
         return noise * wider_by(*np.maximum([unused, self.freedom], 2.0)) ** 2
 
     @cached_property
-    def distinct(self) -> Distinct:
+    def distinct(self) -> DistinctColumns:
         """The design without columns that are multiples of others."""
-        return Distinct.of(self)
+        return DistinctColumns.of(self)
 
     def restored(self, coef: Array) -> tuple[Array, float]:
         """Return the coefficients of the columns of X, in their order, and the intercept."""
@@ -176,7 +176,7 @@ class Free:
 
 
 @dataclass(frozen=True)
-class Distinct:
+class DistinctColumns:
     """A design in which one column stands for all its multiples, among which no fit can choose.
 
     The multiples share a weight evenly, which changes neither predictions nor the sum of absolute weights.
@@ -188,7 +188,7 @@ class Distinct:
     sign: Array
 
     @classmethod
-    def of(cls, design: Design) -> Distinct:
+    def of(cls, design: Design) -> DistinctColumns:
         """Find the columns of a design that are multiples of others."""
         d, sizes = design.shape[1], np.abs(design.xy)
         member, sign = np.arange(d), np.ones(d)
@@ -237,7 +237,7 @@ class Distinct:
         return self.shared(np.bincount(self.member, self.sign * coef, len(self.first)).astype(np.float64))
 
 
-def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None) -> Design:
+def standardized(table: DistinctRows, fit_intercept: bool, penalty: Array | None = None) -> Design:
     """Return the design of a table.
 
     ``penalty`` multiplies each column's deviation, which divides the scale of its weight's prior; 0 is no prior.
@@ -285,7 +285,7 @@ def centred_design(
     return Design(x, y, total, live, mean, deviation, target, free=free, spent=spent)
 
 
-def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | None) -> Design:
+def _sparse(table: DistinctRows, total: float, fit_intercept: bool, penalty: Array | None) -> Design:
     if penalty is not None and not penalty.all():
         raise ValueError("penalty_weights must be positive for a sparse X: give a dense X to leave columns unpenalised")
     x, y = sparse.csc_array(table.x, dtype=np.float64, copy=True), table.y

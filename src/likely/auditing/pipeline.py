@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from likely._files import TemporaryParquet
+from likely._rows.blocks import is_one_file
 from likely._rows.reading.read_table import read_table, source_name
 from likely._rows.reading.table import Table, counted, listed, readable
-from likely._rows.sources import Source, is_one_file, source_of
+from likely._rows.sources import Source, source_of
 from likely._typing import Index
 from likely.auditing._checks import MAX_COPIED, ROW_CHECKS, SAMPLE_CHECKS, CopyCheck, RowCheck, Scorer, framed
 from likely.auditing.checks.copies import find_twins

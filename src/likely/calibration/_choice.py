@@ -202,15 +202,15 @@ class Comparison:
         if not isinstance(candidates, Mapping):
             raise TypeError(f"candidates must be a dictionary from names to calibrators, got {candidates!r}")
         rows = rows.loaded()
-        some = rows.thinned()
-        folds = max(2, min(cv, int(some.count) // 2))  # at least two rows per fold
-        fits = CrossFits(some, cv=folds, random_state=random_state, n_jobs=n_jobs)
-        self.candidates, self.weight = candidates, some.weight
+        thinned = rows.thinned()
+        folds = max(2, min(cv, int(thinned.count) // 2))  # at least two rows per fold
+        fits = CrossFits(thinned, cv=folds, random_state=random_state, n_jobs=n_jobs)
+        self.candidates, self.weight = candidates, thinned.weight
         self.losses = {name: fits.losses(_chain_of(step)) for name, step in candidates.items() if fits.splits}
-        self.scores = {name: float(np.average(loss, weights=some.weight)) for name, loss in self.losses.items()}
+        self.scores = {name: float(np.average(loss, weights=thinned.weight)) for name, loss in self.losses.items()}
         self.best = min(self.scores, key=lambda name: self.scores[name], default=next(iter(candidates)))
         self.behind = {name: self._errors_behind(name) for name in self.scores}
-        self.fits = fits if some is rows else CrossFits(rows, cv=None)
+        self.fits = fits if thinned is rows else CrossFits(rows, cv=None)
 
     def gain(self, name: str, over: str) -> Any:
         """Return the held-out gain of one candidate over another."""

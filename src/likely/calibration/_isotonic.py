@@ -82,7 +82,7 @@ class Recalibrated(Distribution):
         Returns:
             Tensor of quantiles.
         """
-        return self.base.icdf(self._straight(torch.as_tensor(value).to(self.levels)))
+        return self.base.icdf(self._inverse_map(torch.as_tensor(value).to(self.levels)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         r"""Return the log density, :math:`\log f(y) + \log R'(F(y))`.
@@ -108,7 +108,7 @@ class Recalibrated(Distribution):
             Tensor of shape ``sample_shape`` + batch shape.
         """
         shape = self._extended_shape(torch.Size(sample_shape))
-        draws = self._straight(torch.rand(shape, dtype=self.levels.dtype, device=self.levels.device))
+        draws = self._inverse_map(torch.rand(shape, dtype=self.levels.dtype, device=self.levels.device))
         # Away from 0 and 1, whose quantiles are infinite.
         tiny = torch.finfo(draws.dtype).eps
         return self.base.icdf(draws.clamp(tiny, 1 - tiny))
@@ -156,7 +156,7 @@ class Recalibrated(Distribution):
         mean = float(((left - right) * z).sum())
         return mean, float(((left + right) * z**2).sum()) - mean**2 if np.isfinite(standard.var()) else math.inf
 
-    def _straight(self, level: Tensor) -> Tensor:
+    def _inverse_map(self, level: Tensor) -> Tensor:
         """Return the inverse of R."""
         bin = torch.searchsorted(self.levels, level.contiguous(), right=True).sub(1).clamp(0, len(self.levels) - 2)
         below, mass = self.levels[bin], self.levels[bin + 1] - self.levels[bin]
@@ -212,9 +212,9 @@ class IsotonicScale(ScaleCalibrator):
     """
 
     def _fit(self, z: Rows, rows: Forecasts) -> None:
-        residuals, some = self._thinned(rows)
+        residuals, thinned = self._thinned(rows)
         has_shape = self.global_scale_ > rows.rounding  # else residuals are rounding errors, which have no shape
-        self.tails_ = heavy_tails(residuals, some.weight, self._family.likelihood.nll) if has_shape else None
+        self.tails_ = heavy_tails(residuals, thinned.weight, self._family.likelihood.nll) if has_shape else None
 
         def masses(part: Any) -> Array:
             residuals = z[part]
@@ -243,7 +243,7 @@ class Tails(NamedTuple):
     scale: float
 
 
-def heavy_tails(z: Tensor, weight: Array, plain: Any) -> Tails | None:
+def heavy_tails(z: Tensor, weight: Array, base_nll: Any) -> Tails | None:
     """Return degrees of freedom and scale of the likeliest Student t; None if it is not worth a further parameter."""
     z = z.double().cpu()
     squares, total = z.square().numpy(), float(weight.sum())
@@ -254,7 +254,7 @@ def heavy_tails(z: Tensor, weight: Array, plain: Any) -> Tails | None:
         losses = nll(torch.zeros_like(z), z, reduction="none", validate_args=False, **parameters)
         return float((losses * torch.as_tensor(weight)).sum())
 
-    best, tails = cost(plain, scale=1.0) - 0.5 * math.log(max(total, 2.0)), None
+    best, tails = cost(base_nll, scale=1.0) - 0.5 * math.log(max(total, 2.0)), None
     for df in _TAILS:
         start = max(float(weight @ squares) / total * (df - 2) / df, 1e-12)
         scale = math.sqrt(settled_variance(squares, weight, start, df, steps=30))

@@ -57,34 +57,30 @@ class DeepCalibrator:
         gain exceeds them.
         """
         size, max_iter = len(source) * max(self.hidden, source.shape[1]), self.max_iter if informed else 0
-        some = slice(0, len(source), max(1, -(-size // _NUMBERS)))  # spread over a table that may be sorted
-        numbers, weight = source[some], np.asarray(weight[some])
+        thinned = slice(0, len(source), max(1, -(-size // _NUMBERS)))  # spread over a table that may be sorted
+        numbers, weight = source[thinned], np.asarray(weight[thinned])
         rows, counts = Rows(numbers), torch.as_tensor(weight)
         self.mean_, self.deviation_ = moments(rows, weight)
         x = self._standardised(numbers)
-        keys, values = contents(rows), torch.as_tensor(ties[some]).cpu().numpy()
-        folds = fold_numbers(keys, FOLDS, random_state=self.random_state, ties=values)
-        # A row's weight where it is left out.
-        out = ((torch.arange(FOLDS)[:, None] == torch.as_tensor(folds)) * counts).to(x)
-        inside = counts.to(x) - out
+        held_out = self._held_out_weights(rows, torch.as_tensor(ties[thinned]).cpu().numpy(), counts).to(x)
+        training = counts.to(x) - held_out
         layers = self._start(x)
         at_start: list[Tensor] = []
-        pending: list[Tensor] = []  # u and its slope, from the judge for the following step
+        next_step: list[Tensor] = []  # u and its slope, which the judge has computed anyway
 
         def judge() -> Tensor:
             with torch.enable_grad():
                 u = _outputs(list(layers), x)
-            nll, slope = (
-                torch.stack(parts) for parts in zip(*(evaluate(some, one)[:2] for one in u.detach()), strict=True)
-            )
-            pending[:] = u, (slope * inside / inside.sum()).to(u)
-            held = (nll * (out > 0)).double().sum(0)
-            at_start[:] = at_start or [held]
-            gain = held_out_gain((at_start[0] - held).cpu(), counts)
+            evaluated = (evaluate(thinned, of_network)[:2] for of_network in u.detach())
+            nll, slope = (torch.stack(parts) for parts in zip(*evaluated, strict=True))
+            next_step[:] = u, (slope * training / training.sum()).to(u)
+            held_out_nll = (nll * (held_out > 0)).double().sum(0)
+            at_start[:] = at_start or [held_out_nll]
+            gain = held_out_gain((at_start[0] - held_out_nll).cpu(), counts)
             return torch.tensor([-gain.sure(self.margin)], dtype=torch.float64)
 
         history = train(
-            lambda step: (pending[0] * pending[1]).sum(),
+            lambda step: (next_step[0] * next_step[1]).sum(),
             layers,
             torch.optim.Adam(layers, lr=self.learning_rate),
             max_steps=max_iter,
@@ -101,6 +97,11 @@ class DeepCalibrator:
         ends = np.array([float(u.min()), float(u.max())])
         first, shift, last, bias = (layer.cpu().numpy() for layer in weights)
         self.networks_ = Networks(first, shift, last, bias, ends) if self.n_iter_ else None
+
+    def _held_out_weights(self, rows: Rows, ties: Array, counts: Tensor) -> Tensor:
+        """Return, for each network, the weights of the rows that it is trained without; zero for all others."""
+        folds = fold_numbers(contents(rows), FOLDS, random_state=self.random_state, ties=ties)
+        return (torch.arange(FOLDS)[:, None] == torch.as_tensor(folds)) * counts
 
     def _start(self, x: Tensor) -> nn.ParameterList:
         columns, random = x.shape[1], torch.Generator().manual_seed(self.random_state)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likely._files import replacing
-from likely._saving.codec import SMALLEST, Codec, Numbers, RecordReader, RecordWriter, Unsaved, shown
+from likely._saving.codec import SMALLEST, Codec, NumberForm, RecordReader, RecordWriter, Unsaved, shown
 from likely._saving.header import new_header, parsed, reading, whole
 from likely._solvers.evidence import Solution
 from likely._typing import FilePath
@@ -28,23 +28,23 @@ from likely.calibration._row_factor import Networks
 from likely.calibration._row_scale import MetRanges
 
 # Numbers less than the smallest one with all digits must not divide others, which would overflow.
-_POSITIVE, _ANY = Numbers(low=SMALLEST), Numbers(None, 0.0, np.inf)
+_POSITIVE, _ANY = NumberForm(low=SMALLEST), NumberForm(None, 0.0, np.inf)
 NUMBERS = {  # C stands for classes, d for columns, n for networks and h for their hidden units
     **dict.fromkeys(("temperature_", "global_temperature_", "global_scale_", "df", "scale"), _POSITIVE),
-    "share_": Numbers(low=0.0, high=1.0),
+    "share_": NumberForm(low=0.0, high=1.0),
     **dict.fromkeys(("precision", "precision_"), _ANY),
-    **dict.fromkeys(("factors_", "bias_"), Numbers("C")),
-    "mixing_": Numbers(None),
-    **dict.fromkeys(("mean", "mean_", "coef"), Numbers("d")),
-    **dict.fromkeys(("deviation", "deviation_"), Numbers("d", low=SMALLEST)),
-    "first": Numbers("ndh"),
-    **dict.fromkeys(("shift", "last"), Numbers("nh")),
-    "bias": Numbers("n"),
-    "range": Numbers("r", rising=True),
-    "columns": Numbers("rd", rising=True),
-    "odds": Numbers("k", rising=True),
-    "probability": Numbers("k", SMALLEST, 1.0, rising=True),
-    "levels_": Numbers("l", 0.0, 1.0 + 1e-9, rising=True),
+    **dict.fromkeys(("factors_", "bias_"), NumberForm("C")),
+    "mixing_": NumberForm(None),
+    **dict.fromkeys(("mean", "mean_", "coef"), NumberForm("d")),
+    **dict.fromkeys(("deviation", "deviation_"), NumberForm("d", low=SMALLEST)),
+    "first": NumberForm("ndh"),
+    **dict.fromkeys(("shift", "last"), NumberForm("nh")),
+    "bias": NumberForm("n"),
+    "range": NumberForm("r", rising=True),
+    "columns": NumberForm("rd", rising=True),
+    "odds": NumberForm("k", rising=True),
+    "probability": NumberForm("k", SMALLEST, 1.0, rising=True),
+    "levels_": NumberForm("l", 0.0, 1.0 + 1e-9, rising=True),
 }
 
 

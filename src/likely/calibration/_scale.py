@@ -22,6 +22,7 @@ from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_features
 from likely.calibration._row_factor import LINK
 from likely.likelihoods import LIKELIHOODS, Likelihood
+from likely.metrics._predictive import check_coverage
 
 _ROUNDING = 8  # units in the last place by which a regressor of a constant is off
 _LEAST = math.sqrt(torch.finfo(torch.float32).tiny)
@@ -249,8 +250,7 @@ class ScaleCalibrator(BaseEstimator):
         Returns:
             Lower and upper ends, each of shape (n,) and of the kind of ``mean``.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
+        check_coverage(coverage)
         distribution = self.distribution(mean, scale, features)
         level = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
         return like(distribution.icdf(level), mean), like(distribution.icdf(1 - level), mean)
@@ -288,8 +288,8 @@ class ScaleCalibrator(BaseEstimator):
 
     def _thinned(self, rows: Forecasts) -> tuple[Tensor, Forecasts]:
         """Return such residuals and their rows, in memory: all of them, or of rows in blocks as many as can be kept."""
-        some = rows.thinned()
-        return some.residuals.whole() / self.global_scale_, some
+        thinned = rows.thinned()
+        return thinned.residuals.whole() / self.global_scale_, thinned
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
         """Return the factor by which each row's globally calibrated scale is multiplied."""

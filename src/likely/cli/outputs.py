@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from likely._files import keep_inputs, loading, writable
-from likely._rows.sources import Source, is_one_file, source_of
+from likely._rows.blocks import is_one_file
+from likely._rows.sources import Source, source_of
 from likely._typing import Index, Values
 
 TASKS = {"classification": ("logits", "labels"), "regression": ("mean", "target")}  # the predictions and the truth

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from torch.distributions import Distribution, Normal
 
 from likely._rows.checks import RowCounts, all_or_nothing, block_weight, check_sample_weight
 from likely._rows.sources import Source, by_blocks, is_source, source_of
-from likely._solvers.canonical import Table, canonical
+from likely._solvers.canonical import DistinctRows, canonical
 from likely._solvers.design import Design, Posterior, standardized
 from likely._solvers.factor import Factor
 from likely._typing import Array
@@ -204,7 +205,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
 
     classes_: Any
     intercept_: Array
-    _learn: Callable[[Array, Table], None]  # from X, and its canonical form with the numbers of the labels
+    _learn: Callable[[Array, DistinctRows], None]  # from X, and its canonical form with the numbers of the labels
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         require_rows_in_memory(self, X)
@@ -269,20 +270,14 @@ class Summary:
             estimator.feature_names_in_ = np.asarray(self.names, dtype=object)
 
 
-@dataclass(frozen=True)
-class _BlockSummary:
+def _summary_of_block(estimator: Any, counts: RowCounts | None, block: Any, *beside: Any) -> Summary:
     """Check a block with its targets and weights, and summarise it."""
-
-    estimator: Any
-    counts: RowCounts | None
-
-    def __call__(self, block: Any, *beside: Any) -> Summary:
-        checker = clone(self.estimator)
-        x, y = _checked(checker, block, beside[0])
-        weight = None if self.counts is None else self.counts(block_weight(beside[-1], x))
-        names = getattr(checker, "feature_names_in_", None)
-        names = None if names is None else tuple(names)
-        return Summary(checker.n_features_in_, names, len(x), Factor.of(x, y, weight))
+    checker = clone(estimator)
+    x, y = _checked(checker, block, beside[0])
+    weight = None if counts is None else counts(block_weight(beside[-1], x))
+    names = getattr(checker, "feature_names_in_", None)
+    names = None if names is None else tuple(names)
+    return Summary(checker.n_features_in_, names, len(x), Factor.of(x, y, weight))
 
 
 def _checked(checker: Any, block: Any, target: Any) -> tuple[Array, Array]:
@@ -304,7 +299,7 @@ def summarised(estimator: Any, source: Source, y: Any, sample_weight: Any, least
     if sample_weight is not None:
         source = source.with_columns(sample_weight)
         counts = source.total(_row_counts).checked()
-    summary = source.total(_BlockSummary(clone(estimator), counts))
+    summary = source.total(partial(_summary_of_block, clone(estimator), counts))
     if summary.rows < least:
         raise ValueError(f"the table has {summary.rows} rows, and at least {least} are needed")
     return summary

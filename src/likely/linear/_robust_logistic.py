@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from likely._numerics.significance import held_out_gain
 from likely._rows.columns import mean_and_deviation, median, middle_and_spread
 from likely._rows.sources import by_blocks
-from likely._solvers.canonical import Table, column_order
+from likely._solvers.canonical import DistinctRows, column_order
 from likely._typing import Array, Index
 from likely.functional import softmax_nll
 from likely.linear._base import LinearClassifier, classes_of
@@ -24,9 +25,10 @@ from likely.linear._logistic import fit_normal
 
 _RIDGE = 0.1  # on the temperature's slopes
 _MAX_LOG_TEMPERATURE = 20.0  # |log T| beyond this counts as ∞
-_FOLDS, _MARGIN = 3, 2.0  # folds, and standard errors by which a temperature's held-out gain must exceed zero
+_FOLDS = 3  # that a varying temperature is tested on
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RobustLogisticRegression(LinearClassifier):
     r"""Logistic regression that is robust to wrong labels: the temperature of each row is learned.
 
@@ -69,12 +71,11 @@ class RobustLogisticRegression(LinearClassifier):
 
     _least = 2
 
-    def __init__(self, *, C: float | None = None, max_iter: int = 200, tol: float = 1e-5) -> None:
-        self.C = C
-        self.max_iter = max_iter
-        self.tol = tol
+    C: float | None = None
+    max_iter: int = 200
+    tol: float = 1e-5
 
-    def _learn(self, X: Array, table: Table) -> None:
+    def _learn(self, X: Array, table: DistinctRows) -> None:
         if self.C is not None and not self.C > 0:
             raise ValueError(f"C must be positive, got {self.C}")
         middle, spread = middle_and_spread(table.x, table.weight)
@@ -206,7 +207,7 @@ class _Problem:
             rest = _Problem(self.x[~out, :-1], self.labels[~out], self.weight[~out], len(self.hot[0]), self.C)
             plain, tempered = (self.nll_by(rest, point, out) for point in rest.searched(max_iter, tol))
             gain[out] = plain - tempered
-        return held_out_gain(gain, self.weight).sure(_MARGIN)
+        return held_out_gain(gain, self.weight).sure()
 
     def nll_by(self, fitted: _Problem, point: Array, rows: NDArray[np.bool_]) -> Array:
         """Return the negative log-likelihood of some rows under a fit to others."""
@@ -221,7 +222,7 @@ class _Problem:
         log_temperature = self.x[:, :-1] @ self.in_x(point)[1]
         trust = self.weight * np.exp(-np.maximum(log_temperature - median(log_temperature, self.weight), 0.0))
         scale = fit_normal(
-            Table(self.x[:, :-1], self.labels.astype(np.float64), trust), fit_intercept=True, max_iter=100
+            DistinctRows(self.x[:, :-1], self.labels.astype(np.float64), trust), fit_intercept=True, max_iter=100
         )[2]
         return np.maximum(scale / mean_and_deviation(self.x[:, :-1], trust)[1], 1e-4) ** 2
 

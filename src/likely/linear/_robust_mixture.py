@@ -30,9 +30,10 @@ from likely.linear._robust_scales import PredictedScales, refine_predicted
 
 _CLIMBING = 5  # elemental starts that climb
 _SURVIVORS = (200, 50)  # elemental starts left at each step of trimming
-_HOPELESS = 100  # share of the samples needed below which none is drawn
+_HOPELESS = 100  # times as many starts as are drawn: where so many are needed, none is drawn
 _CONCENTRATIONS = 10  # steps towards a majority of close residuals
 _FIRST_ITERATIONS = 4  # iterations after which one start is chosen
+_MAX_STARTS = 300  # fits to a few random rows from which the search starts
 _MAX_SEARCH_ROWS = 1000  # rows that starts are searched on
 _MAX_COMPARISON_ROWS = 5000  # rows that they are compared on
 _MAX_STACK = 2e6  # maximum size of a stack of starts
@@ -82,9 +83,7 @@ class Mixture:
         return replace(self, betas=self.betas[one], inner=self.inner[one], outer=self.outer[one], share=self.share[one])
 
 
-def fit_mixture(
-    rows: RobustRows, density: Density, n_starts: int, max_iter: int, tol: float, random: RandomState
-) -> Mixture:
+def fit_mixture(rows: RobustRows, density: Density, max_iter: int, tol: float, random: RandomState) -> Mixture:
     """Return the mixture with the smallest residuals of a majority, among those that the starts lead to."""
     perfect = rows.perfect_fit()
     if perfect is not None:
@@ -96,7 +95,7 @@ def fit_mixture(
     clean = _without_outliers(rows, plain, dense, density, max_iter, tol)
     if clean is not None:
         return clean
-    starts = [plain.betas, _concentrated(sample, plain.betas), dense, _elemental(sample, n_starts, random)]
+    starts = [plain.betas, _concentrated(sample, plain.betas), dense, _elemental(sample, random)]
     best = _best_of(sample, np.vstack(starts), density, tol)
     inlier = expit(best.log_odds(sample.residuals(best.betas))[0])
     tilt = _tilt(sample, best.beta, inlier * sample.weight, density, max_iter, 20 * tol)
@@ -343,14 +342,14 @@ def _concentrated(rows: RobustRows, betas: Array) -> Array:
     return betas
 
 
-def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
+def _elemental(rows: RobustRows, random: RandomState) -> Array:
     """Return fits through as many rows as there are coefficients: the best few of many after two steps of trimming."""
     rows = rows.at_most(_MAX_SEARCH_ROWS, random)
     n, p = rows.x.shape
     # Enough for a sample without outliers with probability 0.9999 when half of the rows are outliers.
-    enough = math.ceil(math.log(1e-4) / math.log1p(-(0.5**p))) if p < 50 else n_starts
-    m = min(n_starts, enough, int(_MAX_STACK / (n + p * p)), int(5 * _MAX_STACK / (n * p)))
-    if m < 1 or n <= p or enough > _HOPELESS * n_starts:
+    enough = math.ceil(math.log(1e-4) / math.log1p(-(0.5**p))) if p < 50 else _MAX_STARTS
+    m = min(_MAX_STARTS, enough, int(_MAX_STACK / (n + p * p)), int(5 * _MAX_STACK / (n * p)))
+    if m < 1 or n <= p or enough > _HOPELESS * _MAX_STARTS:
         return np.empty((0, p))
     chosen = np.argpartition(random.random_sample((m, n)), p, axis=1)[:, :p]
     x, y = rows.x[chosen], rows.y[chosen]

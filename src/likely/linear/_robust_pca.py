@@ -82,7 +82,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """_Subspace the subspace and the weight of each row.
+        """Fit the subspace and the weight of each row.
 
         Args:
             X: table of shape (n, d), in memory.

@@ -3,12 +3,11 @@
 import math
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
@@ -54,7 +53,6 @@ class RobustLinearRegression(LinearRegressor):
         shape: Student's degrees of freedom, or Barron's α from 0 to 2; None to learn it.
         df: degrees of freedom of the hyperprior of ``scale="data"``; None to learn them.
         fit_intercept: whether to fit an intercept.
-        n_starts: maximum number of fits to a few random rows from which the search of the mixture starts.
         max_iter: maximum number of iterations.
         tol: iterations stop when no prediction changes by more than this share of the scale.
         random_state: seed for choosing the rows of those starts.
@@ -100,7 +98,6 @@ class RobustLinearRegression(LinearRegressor):
     shape: float | None = None
     df: float | None = None
     fit_intercept: bool = True
-    n_starts: int = 300
     max_iter: int = 100
     tol: float = 1e-3
     random_state: Any = None
@@ -128,7 +125,7 @@ class RobustLinearRegression(LinearRegressor):
     def _fitted(self, rows: RobustRows, density: Density) -> _Fit:
         if self.scale == "mixture":
             random = check_random_state(self.random_state)
-            return fit_mixture(rows, density, self.n_starts, self.max_iter, self.tol, random)
+            return fit_mixture(rows, density, self.max_iter, self.tol, random)
         if self.scale == "data":
             return fit_data(rows, density, self.df, self.max_iter, self.tol)
         return fit_predicted(rows, self._features(rows.table), density, self.max_iter, self.tol)
@@ -234,7 +231,6 @@ class RobustLinearRegression(LinearRegressor):
             raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {self.scale!r}")
         if self.df is not None and not self.df > 0:
             raise ValueError(f"df must be positive, got {self.df}")
-        check_scalar(self.n_starts, "n_starts", Integral, min_val=0)
         return Density.of(self.likelihood, self.shape)
 
     def _features(self, table: Array) -> Array:

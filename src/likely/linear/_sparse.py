@@ -81,6 +81,7 @@ class DynamicLasso(DynamicLinearModel):
         return distinct.shared(fit.coef)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MultiLasso(DynamicLasso):
     r"""Lasso that learns a prior scale per weight (Multi Lasso, M-LASSO).
 
@@ -117,16 +118,7 @@ class MultiLasso(DynamicLasso):
         :class:`DynamicLasso`, with one scale; :class:`SpikeSlabRegression`.
     """
 
-    def __init__(
-        self,
-        *,
-        concentration: float = 3.0,
-        fit_intercept: bool = True,
-        penalty_weights: Any = None,
-        tol: float = 5e-2,
-    ) -> None:
-        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights, tol=tol)
-        self.concentration = concentration
+    concentration: float = 3.0
 
     def _solve(self, design: Design) -> Array:
         if not self.concentration > 0:

@@ -8,7 +8,7 @@ import torch
 from scipy import fft
 
 from likely.metrics._blocks import Sums, by_mean, exponent_of
-from likely.metrics._input import Array, Input, Judged, check_choice, classified, judged, relative
+from likely.metrics._input import Array, Input, Judged, check_choice, check_count, classified, judged, relative
 
 __all__ = ["smooth_calibration_error"]
 
@@ -35,14 +35,8 @@ class Bins(NamedTuple):
 def upper_edges(data: Judged, n_bins: int, strategy: str) -> Array:
     """Return the upper edges of the bins (lower, upper]; a confidence of 0 belongs to the first."""
     check_choice("strategy", strategy, ("uniform", "quantile"))
-    check_n_bins(n_bins)
+    check_count("n_bins", n_bins)
     return _uniform(data.precision, n_bins) if strategy == "uniform" else _quantile(data, n_bins)
-
-
-def check_n_bins(n_bins: int) -> None:
-    """Raise an error for anything but a positive whole number."""
-    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
-        raise ValueError(f"n_bins must be an integer ≥ 1, got {n_bins!r}")
 
 
 def _uniform(precision: torch.dtype, n_bins: int) -> Array:

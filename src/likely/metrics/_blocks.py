@@ -14,7 +14,8 @@ import numpy as np
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.sources import Source, Split, is_source, names_files, source_of, split_source
+from likely._rows.blocks import names_files
+from likely._rows.sources import Source, Split, is_source, source_of, split_source
 from likely.metrics._input import Array, as_weight, relative
 
 __all__ = ["Running"]
@@ -166,7 +167,7 @@ def sums_of(metric: Any, rows: Mapping[str, Any], options: Mapping[str, Any]) ->
     if not _any_table(rows.values()):
         return RECIPES[metric].of_block(rows, options)
     source, columns, scalars = _side_by_side(rows)
-    return source.total(_SumsOfBlock(metric, columns, {**options, **scalars}), added)
+    return source.total(functools.partial(_sums_of_block, metric, columns, {**options, **scalars}), added)
 
 
 def split(metric: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -205,7 +206,7 @@ def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> An
         return RECIPES[metric].result(total, **options)
     source, columns, scalars = _side_by_side(rows)
     targets = _targets(source.names if columns.main == "y_true" else rows["y_true"])
-    call = _RowsOfBlock(metric, columns, {**options, **scalars}, (-1, *targets))
+    call = functools.partial(_rows_of_block, metric, columns, {**options, **scalars}, (-1, *targets))
     return source.map_rows(call, np.empty((0, *targets)))
 
 
@@ -216,30 +217,23 @@ def _targets(y_true: Any) -> tuple[int, ...]:
     return tuple(map(int, getattr(y_true, "shape", ())[1:]))
 
 
-@dataclass(frozen=True)
-class _RowsOfBlock:
-    """A metric that is pickled by its name, to run where the blocks are."""
-
-    metric: Any
-    columns: Split
-    options: dict[str, Any]
-    shape: tuple[int, ...] = (-1,)  # of what it returns for each block
-
-    def arguments(self, *block: Any) -> dict[str, Any]:
-        """Return the arguments of the metric for one block."""
-        arguments: dict[str, Any] = dict(self.columns(*block))
-        if "lower" in arguments:
-            arguments["interval"] = (arguments.pop("lower"), arguments.pop("upper"))
-        return arguments
-
-    def __call__(self, *block: Any) -> Any:
-        return self.metric(**self.arguments(*block), **self.options).reshape(self.shape)
+def _rows_of_block(metric: Any, columns: Split, options: dict[str, Any], shape: tuple[int, ...], *block: Any) -> Array:
+    """Return the values of a metric for the rows of a block."""
+    values: Array = metric(**_arguments(columns, *block), **options).reshape(shape)
+    return values
 
 
-@dataclass(frozen=True)
-class _SumsOfBlock(_RowsOfBlock):
-    def __call__(self, *block: Any) -> Sums | None:
-        return RECIPES[self.metric].of_block(self.arguments(*block), self.options)
+def _sums_of_block(metric: Any, columns: Split, options: dict[str, Any], *block: Any) -> Sums | None:
+    """Return the sums that a metric needs of a block."""
+    return RECIPES[metric].of_block(_arguments(columns, *block), options)
+
+
+def _arguments(columns: Split, *block: Any) -> dict[str, Any]:
+    """Return the arguments of a metric for one block."""
+    arguments: dict[str, Any] = dict(columns(*block))
+    if "lower" in arguments:
+        arguments["interval"] = (arguments.pop("lower"), arguments.pop("upper"))
+    return arguments
 
 
 def _any_table(values: Any) -> bool:

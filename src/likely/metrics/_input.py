@@ -16,7 +16,6 @@ from likely._typing import Values
 # Named aliases, so that signatures in the documentation show Array instead of its definition.
 Array = TypeAliasType("Array", Values)
 Input = TypeAliasType("Input", ArrayLike | Tensor)
-OptionalInput = TypeAliasType("OptionalInput", Input | None)
 
 
 class Classified(NamedTuple):
@@ -156,6 +155,12 @@ def relative(weight: Array) -> Array:
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def check_count(name: str, count: int) -> None:
+    """Raise an error for anything but a positive whole number."""
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+        raise ValueError(f"{name} must be an integer ≥ 1, got {count!r}")
 
 
 def average(values: Array, weight: Array, reduction: str) -> float | Array:

@@ -13,7 +13,7 @@ from likely._validation import fits
 from likely.distributions import Normal
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._distribution import cdf, is_discrete, through_torch
-from likely.metrics._input import Array, Input, OptionalInput, as_array, as_weight
+from likely.metrics._input import Array, Input, as_array, as_weight
 
 # These classes add a CDF or quantiles to torch's and change nothing else.
 _FULLER = {
@@ -24,7 +24,7 @@ _FULLER = {
 }
 
 
-def predictive(distribution: Distribution | None, mean: OptionalInput, scale: OptionalInput) -> Distribution:
+def predictive(distribution: Distribution | None, mean: Input | None, scale: Input | None) -> Distribution:
     """Return the distribution, or the normal of ``mean`` and ``scale``, in float64."""
     if distribution is None:
         if mean is None or scale is None:
@@ -84,7 +84,7 @@ def univariate(distribution: Distribution) -> Distribution:
 
 
 def with_target(
-    y_true: Input, distribution: Distribution, sample_weight: OptionalInput
+    y_true: Input, distribution: Distribution, sample_weight: Input | None
 ) -> tuple[Array, Distribution, Array]:
     """Return the target in float64, checked against the distribution, the distribution, and the weight of each row."""
     y = as_array("y_true", y_true).astype(np.float64)
@@ -103,6 +103,18 @@ def quantile(distribution: Distribution, p: float) -> Array:
         return through_torch(distribution, "icdf", level)
     except NotImplementedError:
         return _inverted(distribution, level)
+
+
+def check_coverage(coverage: float) -> None:
+    """Raise an error for a share that no interval holds."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
+
+
+def central_interval(distribution: Distribution, coverage: float) -> tuple[Array, Array]:
+    """The quantiles that leave half of what is not covered on each side."""
+    check_coverage(coverage)
+    return quantile(distribution, (1 - coverage) / 2), quantile(distribution, (1 + coverage) / 2)
 
 
 def _inverted(distribution: Distribution, p: Array) -> Array:

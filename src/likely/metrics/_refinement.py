@@ -9,7 +9,6 @@ from likely.metrics._blocks import all_rows
 from likely.metrics._input import (
     Array,
     Input,
-    OptionalInput,
     as_labels,
     as_logits,
     as_weight,
@@ -49,13 +48,13 @@ class CalibrationRefinement(NamedTuple):
 @all_rows("it fits a recalibration to folds of them; pass a sample of the rows, in memory")
 def calibration_refinement(
     y_true: Input,
-    y_prob: OptionalInput = None,
+    y_prob: Input | None = None,
     *,
-    logits: OptionalInput = None,
+    logits: Input | None = None,
     loss: str = "nll",
     cv: int | None = 5,
     random_state: int = 0,
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
 ) -> CalibrationRefinement:
     r"""Split a loss into calibration error, which recalibration removes, and refinement error (Berta et al., 2025).
 
@@ -110,7 +109,7 @@ def calibration_refinement(
 
 
 def _log_probabilities(
-    y_true: Input, y_prob: OptionalInput, logits: OptionalInput, sample_weight: OptionalInput
+    y_true: Input, y_prob: Input | None, logits: Input | None, sample_weight: Input | None
 ) -> tuple[Array, Array, Array]:
     if (y_prob is None) == (logits is None):
         raise ValueError("give either y_prob or logits=")

@@ -14,7 +14,6 @@ from likely.metrics._blocks import by_mean
 from likely.metrics._input import (
     Array,
     Input,
-    OptionalInput,
     as_array,
     as_labels,
     as_logits,
@@ -33,12 +32,12 @@ _FORMS = {likelihood.distribution: likelihood.crps for likelihood in LIKELIHOODS
 @by_mean()
 def negative_log_likelihood(
     y_true: Input,
-    y_pred: Distribution | OptionalInput = None,
+    y_pred: Distribution | Input | None = None,
     *,
-    logits: OptionalInput = None,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    logits: Input | None = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The mean negative log-likelihood (NLL) in nats, :math:`-\frac1n \sum_i \log p_i(y_i)`, of classes or numbers.
@@ -109,9 +108,9 @@ def crps(
     y_true: Input,
     distribution: Distribution | None = None,
     *,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The continuous ranked probability score (CRPS): the absolute error of a whole distribution, in the units of y.
@@ -195,7 +194,7 @@ def crps_from_samples(
     samples: Input,
     *,
     fair: bool = False,
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The CRPS of samples from the forecast, biased as their empirical distribution is, or unbiased.
@@ -242,7 +241,7 @@ def crps_from_quantiles(
     quantiles: Input,
     levels: Input,
     *,
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The CRPS of predicted quantiles: twice the pinball loss, summed over the levels.

@@ -9,7 +9,7 @@ from scipy import special
 from likely._rows.blocks import row_blocks
 from likely.metrics._bins import Bins, bins_of, spreads_of, sums_of_classes, sums_of_top
 from likely.metrics._blocks import Recipe, Sums, by_mean, by_sums
-from likely.metrics._input import Array, Input, OptionalInput, average, check_choice, classified
+from likely.metrics._input import Array, Input, average, check_choice, classified
 
 __all__ = [
     "BrierDecomposition",
@@ -35,7 +35,7 @@ def expected_calibration_error(
     norm: str = "l1",
     debiased: bool = False,
     pos_label: int | None = None,
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
 ) -> float:
     r"""The expected calibration error (ECE): the mean gap between confidence and accuracy over bins of confidence.
 
@@ -103,7 +103,7 @@ def maximum_calibration_error(
     n_bins: int = 15,
     strategy: str = "uniform",
     pos_label: int | None = None,
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
 ) -> float:
     r"""The maximum calibration error (MCE): the gap between confidence and accuracy in the worst bin.
 
@@ -151,7 +151,7 @@ def classwise_calibration_error(
     norm: str = "l1",
     debiased: bool = False,
     average: str | None = "macro",
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
 ) -> float | Array:
     r"""The classwise ECE: the calibration error of every class's probability, averaged over classes.
 
@@ -217,7 +217,7 @@ def brier_score(
     y_prob: Input,
     *,
     scale_by_half: bool | str = "auto",
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The Brier score: the squared distance from the predicted probabilities to the one-hot label.
@@ -312,7 +312,7 @@ def brier_decomposition(
     n_bins: int = 15,
     strategy: str = "uniform",
     scale_by_half: bool | str = "auto",
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
 ) -> BrierDecomposition:
     r"""Murphy's decomposition of the Brier score into reliability, resolution and uncertainty, exact for any bins.
 

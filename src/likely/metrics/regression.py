@@ -8,10 +8,9 @@ from torch.distributions import Distribution
 
 from likely._rows.blocks import row_blocks
 from likely.likelihoods._distribution import cdf, is_discrete
-from likely.metrics._bins import check_n_bins
 from likely.metrics._blocks import all_rows, by_mean, by_rows
-from likely.metrics._input import Array, Input, OptionalInput, as_array, as_weight, average, relative
-from likely.metrics._predictive import predictive, quantile, univariate, with_target
+from likely.metrics._input import Array, Input, as_array, as_weight, average, check_count, relative
+from likely.metrics._predictive import central_interval, check_coverage, predictive, univariate, with_target
 
 __all__ = [
     "interval_coverage",
@@ -30,8 +29,8 @@ def pit_values(
     y_true: Input,
     distribution: Distribution | None = None,
     *,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
     random_state: int = 0,
 ) -> Array:
     """The probability integral transform (PIT): the predicted CDF :math:`F_i(y_i)` at each target.
@@ -75,10 +74,10 @@ def pit_histogram(
     y_true: Input,
     distribution: Distribution | None = None,
     *,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
     n_bins: int = 10,
-    sample_weight: OptionalInput = None,
+    sample_weight: Input | None = None,
 ) -> Array:
     """The histogram of the probability integral transform (PIT): the share of targets per level of their forecast.
 
@@ -105,7 +104,7 @@ def pit_histogram(
     See Also:
         :func:`pit_values`, :class:`~likely.plots.PITDisplay`.
     """
-    check_n_bins(n_bins)
+    check_count("n_bins", n_bins)
     y, forecast, _ = with_target(y_true, univariate(predictive(distribution, mean, scale)), None)
     weight = relative(as_weight(sample_weight, len(y)))
     weight = np.repeat(weight / weight.sum(), y.size // len(y)) / (y.size // len(y))
@@ -123,10 +122,10 @@ def pit_histogram(
 def _share_below(
     y_true: Input,
     distribution: Distribution | None = None,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    levels: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    levels: Input | None = None,
+    sample_weight: Input | None = None,
 ) -> Array:
     """Return the share of targets at or below each level."""
     p = _checked_levels(levels)
@@ -134,7 +133,7 @@ def _share_below(
     return (weight[:, None] * (level[:, None] <= p)).sum(0)
 
 
-def _checked_levels(levels: OptionalInput) -> Array:
+def _checked_levels(levels: Input | None) -> Array:
     p = np.arange(11) / 10 if levels is None else as_array("levels", levels).astype(np.float64)
     if p.ndim != 1 or p.min() < 0 or p.max() > 1:
         raise ValueError("levels must be a vector of probabilities in [0, 1]")
@@ -147,7 +146,7 @@ def _share_below_of_block(y_true: Input, distribution: Distribution | None = Non
     return _share_below(y_true, distribution, **arguments)
 
 
-def _squared_gaps(reached: Array, levels: OptionalInput = None) -> float:
+def _squared_gaps(reached: Array, levels: Input | None = None) -> float:
     return float(np.square(_checked_levels(levels) - reached).sum())
 
 
@@ -156,10 +155,10 @@ def quantile_calibration_error(
     y_true: Input,
     distribution: Distribution | None = None,
     *,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    levels: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    levels: Input | None = None,
+    sample_weight: Input | None = None,
 ) -> float:
     r"""The quantile calibration error (CAL): squared gaps between levels and the shares of targets below them, summed.
 
@@ -195,9 +194,9 @@ def miscalibration_area(
     y_true: Input,
     distribution: Distribution | None = None,
     *,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
 ) -> float:
     r"""The area between nominal and observed coverage, :math:`\int_0^1 |\hat G(p) - p|\,dp`.
 
@@ -236,7 +235,7 @@ def miscalibration_area(
     return float((below(steps[1:] - reached) - below(steps[:-1] - reached)).sum())
 
 
-def _levels(level: Array, sample_weight: OptionalInput) -> tuple[Array, Array]:
+def _levels(level: Array, sample_weight: Input | None) -> tuple[Array, Array]:
     """Return the level of every number, and weights that sum to one."""
     weight = relative(as_weight(sample_weight, len(level)))
     weight = np.repeat(weight, level.size // len(level))
@@ -245,9 +244,9 @@ def _levels(level: Array, sample_weight: OptionalInput) -> tuple[Array, Array]:
 
 def _mean_variance(
     distribution: Distribution | None = None,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
 ) -> float:
     forecast = univariate(predictive(distribution, mean, scale))
     variance = np.atleast_1d(forecast.variance.detach().double().numpy(force=True))
@@ -258,9 +257,9 @@ def _mean_variance(
 def sharpness(
     distribution: Distribution | None = None,
     *,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
 ) -> float:
     r"""The root mean predicted variance, :math:`(\frac1n \sum_i \mathrm{Var}_i)^{1/2}`: how narrow the forecasts are.
 
@@ -294,9 +293,9 @@ def interval_coverage(
     *,
     coverage: float = 0.9,
     interval: tuple[Input, Input] | None = None,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
 ) -> float:
     r"""The share of targets inside their interval, :math:`\frac1n \#\{i : l_i \le y_i \le u_i\}`.
 
@@ -335,9 +334,9 @@ def interval_width(
     *,
     coverage: float = 0.9,
     interval: tuple[Input, Input] | None = None,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
     """The mean width :math:`u_i - l_i` of prediction intervals, in the units of y.
@@ -373,9 +372,9 @@ def interval_score(
     *,
     coverage: float = 0.9,
     interval: tuple[Input, Input] | None = None,
-    mean: OptionalInput = None,
-    scale: OptionalInput = None,
-    sample_weight: OptionalInput = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
     r"""The interval score: the width of an interval plus a penalty for missing the target (Gneiting & Raftery, 2007).
@@ -421,12 +420,10 @@ def _about(y_true: Input, lower: Array, upper: Array) -> tuple[Array, Array, Arr
 
 def _ends(coverage: float, interval: tuple[Input, Input] | None, *forecast: Any) -> tuple[Array, Array]:
     """Return the given interval, or that of the forecast: a distribution, or a mean and a scale."""
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage}")
+    check_coverage(coverage)
     if interval is None:
-        levels = (1 - coverage) / 2, (1 + coverage) / 2
-        predicted = univariate(predictive(*forecast))
-        return np.atleast_1d(quantile(predicted, levels[0])), np.atleast_1d(quantile(predicted, levels[1]))
+        lower, upper = map(np.atleast_1d, central_interval(univariate(predictive(*forecast)), coverage))
+        return lower, upper
     if any(part is not None for part in forecast):
         raise ValueError("give either interval= or a predictive distribution, not both")
     lower, upper = (

@@ -11,10 +11,11 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from likely._rows.blocks import drawn
 from likely._rows.checks import check_sample_weight, check_table
-from likely._rows.sources import by_blocks, drawn, source_of
+from likely._rows.sources import by_blocks, source_of
 from likely._typing import Array
-from likely.outliers._columns import Columns, Distinct
+from likely.outliers._columns import FeatureUnits, RowGroups
 from likely.outliers._left_out import FOLDS, left_out, weights_without
 from likely.outliers.threshold import Contamination, quantiles, threshold
 
@@ -35,11 +36,11 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
     ``decision_function`` are lower for outliers. ``outlier_score`` is the other way round: higher is worse.
     """
 
-    columns_: Columns
+    columns_: FeatureUnits
     offset_: float
     n_features_in_: int
     # Returns the scores of the rows it learns from, and those they would have if each had been left out.
-    _learn: Callable[[Array, Distinct], tuple[Array, Array]]
+    _learn: Callable[[Array, RowGroups], tuple[Array, Array]]
     _scores: Callable[[Array], Array]
     _contributions: Callable[[Array], Array]
     _exceptions = False  # whether values in a column of which most are the same count by how rare they are
@@ -83,13 +84,13 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
                 unseen[rows_out] = scores[rows_out] + middle - quantiles(scores, without, 0.5)
         return *self._in_units(fitted, unseen, usual, rows.weight), rows.weight
 
-    def _learn_rows(self, X: Any, weight: Array | None, total: float | None = None) -> tuple[Array, Array, Distinct]:
+    def _learn_rows(self, X: Any, weight: Array | None, total: float | None = None) -> tuple[Array, Array, RowGroups]:
         """Learn from rows that weigh so much; their scores, those if each were left out, and what they are.
 
         A fit that leaves rows out shrinks by a ``total`` weight halfway to that of all: by its own it would shrink so
         much more that its rows seem less odd than new ones are, by that of all so much less that they seem odder.
         """
-        self.columns_, table, rows = Columns.learn(X, weight, self._exceptions)
+        self.columns_, table, rows = FeatureUnits.learn(X, weight, self._exceptions)
         self._total = float(rows.weight.sum()) if total is None else total
         return *self._learn(table, rows), rows
 

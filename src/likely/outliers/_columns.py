@@ -26,7 +26,7 @@ _SAME_DISTANCE = 1e-9  # relative difference of distances that are equal, rounde
 
 
 @dataclass(frozen=True)
-class Distinct:
+class RowGroups:
     """The different rows of a table and how much each weighs.
 
     Two rows of weight one are one row of weight two, and weights may be of any scale. So a unit of weight is a
@@ -136,7 +136,7 @@ class Exceptions:
 
 
 @dataclass(frozen=True)
-class Columns:
+class FeatureUnits:
     """How each feature becomes one number: in standard units, or the surprise of its level. NaN where it is missing."""
 
     levels: tuple[Levels | Exceptions | None, ...]  # of each feature; None for a number
@@ -145,14 +145,14 @@ class Columns:
     inverse: Array  # of the spread
 
     @classmethod
-    def learn(cls, X: Any, weight: Array | None, exceptions: bool = False) -> tuple[Self, Array, Distinct]:
+    def learn(cls, X: Any, weight: Array | None, exceptions: bool = False) -> tuple[Self, Array, RowGroups]:
         """Units and levels, the table as numbers, and its different rows.
 
         With ``exceptions``, a column of numbers of which most are one value is a category of its own kind.
         """
         codes = [level_codes(column) for column in each_column(X)] if is_frame(X) else [None] * X.shape[1]
         table = _numbers(X, codes)
-        rows = Distinct.learn(table, weight)
+        rows = RowGroups.learn(table, weight)
         levels = tuple(
             Levels.learn(column_codes, column, rows.weight)
             if column_codes is not None

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from likely._native import load
+from likely._native import load, typed
 from likely._typing import Array, Index, Values
-from likely.outliers._columns import Columns
+from likely.outliers._columns import FeatureUnits
 from likely.outliers._row_scores import Histograms, Nearest, Tails
 from likely.outliers._scatter import Covariance
 
@@ -24,9 +24,7 @@ def _library() -> Any:
     library = load("outliers/scores")
     if library is None:
         return None
-    library.likely_outlier_scores.argtypes = [ctypes.c_void_p] * 2
-    library.likely_outlier_scores.restype = None
-    return library.likely_outlier_scores
+    return typed(library.likely_outlier_scores, "PP")
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Compiled:
     def of(
         cls,
         column: Index,
-        units: Columns,
+        units: FeatureUnits,
         covariance: Covariance,
         tails: Tails,
         columns: Histograms,

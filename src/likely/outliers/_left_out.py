@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 from likely._typing import Array, Mask
-from likely.outliers._columns import Distinct
+from likely.outliers._columns import RowGroups
 
 FOLDS = 10
 _MAX_HELD_OUT = 1000  # rows that are held out say where the threshold is
 
 
-def left_out(rows: Distinct, fits: int, random: np.random.RandomState) -> Mask:
+def left_out(rows: RowGroups, fits: int, random: np.random.RandomState) -> Mask:
     """Of each of so many fits at most, the rows of the table that it is not to see: an array of shape (fits, rows).
 
     Equal rows are left out together, and where many rows are at hand only some are left out at all.
@@ -23,7 +23,7 @@ def left_out(rows: Distinct, fits: int, random: np.random.RandomState) -> Mask:
     return (rows.place >= 0) & (fold[rows.place] == np.arange(fits)[:, None])
 
 
-def weights_without(rows: Distinct, out: Mask) -> Array:
+def weights_without(rows: RowGroups, out: Mask) -> Array:
     """The weights of rows in each fit: of rows left out none, or one unit less where many rows are equal."""
     mass = np.where(rows.place >= 0, rows.mass[rows.place], 0.0)
     share_left = np.where(mass > 2, 1 - 1 / np.maximum(mass, 1), 0.0)

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from likely._typing import Array
 from likely.outliers._base import OutlierDetector, number_per_row
-from likely.outliers._columns import Distinct, slices
+from likely.outliers._columns import RowGroups, slices
 from likely.outliers._compiled import Compiled
 from likely.outliers._row_scores import Histograms, Nearest, Tails
 from likely.outliers._scatter import Covariance
@@ -83,7 +83,7 @@ class LikelihoodDetector(OutlierDetector):
         """
         return super().explain(X)
 
-    def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
+    def _learn(self, table: Array, rows: RowGroups) -> tuple[Array, Array]:
         z = self.columns_.standard(table)
         blocks = list(slices(z))
         self._covariance = Covariance(self.columns_, self._total)

@@ -8,7 +8,7 @@ import numpy as np
 
 from likely._rows.blocks import row_blocks
 from likely._typing import Array, Floats, Index
-from likely.outliers._columns import Distinct
+from likely.outliers._columns import RowGroups
 
 _BINS = 50
 _KNOTS = 64  # on each side of the median
@@ -155,7 +155,7 @@ class Nearest:
     centres: Floats  # draws × rows × columns
 
     @classmethod
-    def learn(cls, w: Array, rows: Distinct, random: np.random.RandomState) -> Self:
+    def learn(cls, w: Array, rows: RowGroups, random: np.random.RandomState) -> Self:
         """Draw the centres, regularly from the different rows in random order: a heavy row may be drawn twice."""
         different = len(rows.first)
         count = max(2, min(_MAX_CENTRES, max(_MIN_CENTRES, _MAX_PAIRS // different), different // 2))

@@ -17,7 +17,7 @@ from likely._numerics.random import Seeded, generator
 from likely._typing import Array, Mask
 from likely.likelihoods import LIKELIHOODS, LikelihoodLoss
 from likely.outliers._base import OutlierDetector, number_per_row
-from likely.outliers._columns import Distinct
+from likely.outliers._columns import RowGroups
 from likely.outliers._left_out import as_of_all, left_out, weights_without
 from likely.outliers.threshold import Contamination
 from likely.parameters import Predicted
@@ -149,7 +149,7 @@ class ScaledDetector(OutlierDetector):
         if self.n_components is not None and not (isinstance(self.n_components, Integral) and self.n_components >= 1):
             raise ValueError(f"n_components must be a positive integer or None, got {self.n_components!r}")
 
-    def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
+    def _learn(self, table: Array, rows: RowGroups) -> tuple[Array, Array]:
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         x, seen = self._shown(self.columns_.standard(table))

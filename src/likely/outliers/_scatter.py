@@ -12,7 +12,7 @@ from likely._rows.blocks import row_blocks
 from likely._solvers.reweighting import row_precision
 from likely._typing import Array, Mask
 from likely.outliers._base import OutlierDetector, number_per_row
-from likely.outliers._columns import Columns, Distinct
+from likely.outliers._columns import FeatureUnits, RowGroups
 from likely.outliers.threshold import Contamination, quantiles
 
 _TINY = 1e-300
@@ -28,7 +28,7 @@ class Covariance:
 
     def __init__(
         self,
-        columns: Columns,
+        columns: FeatureUnits,
         total: float,
         df: float = 1.0,
         shrinkage: float = 0.01,
@@ -47,7 +47,7 @@ class Covariance:
             )
         self.location, self.covariance = np.zeros(width), np.eye(width)
 
-    def fit(self, blocks: Callable[[], Iterable[tuple[slice, Array]]], rows: Distinct) -> Array:
+    def fit(self, blocks: Callable[[], Iterable[tuple[slice, Array]]], rows: RowGroups) -> Array:
         """Fit; return how many times larger each row's squared distance is if the row is left out."""
         self.n_iter, moved = 0, np.inf
         while self.n_iter < self.max_iter and moved > self.tol:
@@ -65,7 +65,7 @@ class Covariance:
         self.covariance, self.root = self.covariance * ratio, self.root / np.sqrt(ratio)
         return self._stretch(distance, seen, rows)
 
-    def _stretch(self, distance: Array, seen: Array, rows: Distinct) -> Array:
+    def _stretch(self, distance: Array, seen: Array, rows: RowGroups) -> Array:
         """Of each row, its squared distance if one unit of its weight is left out, over what it is.
 
         Exact at the weights of the last step (Sherman and Morrison): of a share s of all weight, mean and covariance
@@ -232,7 +232,7 @@ class ScatterDetector(OutlierDetector):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
-    def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
+    def _learn(self, table: Array, rows: RowGroups) -> tuple[Array, Array]:
         model = Covariance(self.columns_, self._total, self.df, self.shrinkage, self.max_iter, self.tol)
         stretch = model.fit(lambda: self.columns_.blocks(table), rows)
         self._model = model

@@ -11,12 +11,6 @@ if TYPE_CHECKING:
 QUIET = "0.55"  # the grey of guides such as the diagonal
 
 
-def check_count(name: str, count: int) -> None:
-    """Raise an error for anything but a positive integer."""
-    if not isinstance(count, int) or count < 1:
-        raise ValueError(f"{name} must be an integer ≥ 1, got {count!r}")
-
-
 class Display:
     """Base class of displays, which stores the axes."""
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from likely.metrics._input import Array, Input, as_array
-from likely.plots._display import Display, check_count
+from likely.metrics._input import Array, Input, as_array, check_count
+from likely.plots._display import Display
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

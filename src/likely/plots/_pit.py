@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from likely.metrics import pit_values
-from likely.metrics._input import Array, Input, OptionalInput, as_weight
-from likely.plots._display import Display, check_count
+from likely.metrics._input import Array, Input, as_weight, check_count
+from likely.plots._display import Display
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,10 +58,10 @@ class PITDisplay(Display):
         y_true: Input,
         distribution: Distribution | None = None,
         *,
-        mean: OptionalInput = None,
-        scale: OptionalInput = None,
+        mean: Input | None = None,
+        scale: Input | None = None,
         n_bins: int = 10,
-        sample_weight: OptionalInput = None,
+        sample_weight: Input | None = None,
         name: str | None = None,
         ax: Axes | None = None,
         **kwargs: Any,

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from likely._kernels import applies
-from likely._native import load
+from likely._native import load, typed
 from likely._typing import FilePath
-from likely._validation import check_floating, check_index, may_look, transformed
+from likely._validation import check_floating, check_index, may_look, under_torch_func
 from likely.row_store._file import File
 from likely.row_store._processes import Shard, gathered, processes
 from likely.row_store._rule import Memory, Pair, Rule
@@ -153,7 +153,7 @@ class RowStore(nn.Module):
         index = self._checked(index)
         rows = self.shard.ask(index, self._read) if self.shard else self._read(index)
         # Under torch.func, whose functions are pure, rows are constants.
-        if not torch.is_grad_enabled() or transformed():
+        if not torch.is_grad_enabled() or under_torch_func():
             return rows
         leaf = rows.detach().requires_grad_()
         leaf.register_post_accumulate_grad_hook(lambda rows: self._step(index, rows.grad))
@@ -317,7 +317,7 @@ def library() -> ctypes.CDLL | None:
     """Return the library for this processor, or None."""
     native = load("row_store/rule")
     if native:
-        native.likely_move_rows.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 5 + [ctypes.c_int64]
+        typed(native.likely_move_rows, "qqPPPPPq", ctypes.c_int)
     return native
 
 

@@ -85,8 +85,6 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
         self._check_arguments()
         X, y, sample_weight, groups = self._gather(X, y, sample_weight, groups)
         X = self._read(X, reset=True)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y, *([] if groups is None else [groups]))
         if y.dtype.kind == "f":

@@ -40,11 +40,11 @@ def read_sample(X: Any, y: Any, *extras: Any) -> tuple[Any, Any, tuple[Any, ...]
 
     The length is None for arguments in memory.
     """
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
     source = source_of(X)
     if source is None:
         return X, y, extras, None
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
     for argument in (y, *extras):
         source = source if argument is None else source.with_columns(argument)
     stride = max(1, -(-len(source) * source.width // MAX_NUMBERS))
@@ -76,7 +76,7 @@ class Dates:
         """Return the days, and sine and cosine of each phase."""
         if np.asarray(column).dtype.kind in "iu":  # a stored sample holds days, which are no whole numbers to NumPy
             raise ValueError(f"column {column.name!r} held dates in the fit and holds whole numbers now: keep its type")
-        days = as_numbers(column)
+        days = as_numbers(column, "dates")
         turns = [days * (2 * np.pi / period) for period in PERIODS]
         return [days, *(wave(turn) for turn in turns for wave in (np.sin, np.cos))]
 

@@ -11,13 +11,6 @@ from torch.distributions import Distribution
 
 from likely._rows.sources import by_blocks
 from likely._typing import Array, Index, Values
-from likely.metrics._predictive import quantile
-
-
-def check_coverage(coverage: float) -> None:
-    """Raise an error for a share that no interval holds."""
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
 
 
 class DistributionRegressor(RegressorMixin):
@@ -47,12 +40,6 @@ class DistributionRegressor(RegressorMixin):
             raise ValueError(f"y must have the shape {shape} of the predictions; got {y.shape}")
         nll = -distribution.log_prob(torch.tensor(y.reshape(shape)))  # copied: a frame's columns are read-only
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
-
-    def _central_interval(self, X: Any, coverage: float) -> tuple[Array, Array]:
-        check_coverage(coverage)
-        distribution = self.predict_dist(X)
-        lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
-        return lower, upper
 
 
 number_per_class = by_blocks(width=lambda classifier: len(classifier.classes_))

@@ -16,12 +16,12 @@ from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array, Index
 from likely._validation import refuse_dates
 from likely.likelihoods import LIKELIHOODS
-from likely.metrics._predictive import quantile
+from likely.metrics._predictive import central_interval, check_coverage, quantile
 from likely.tabular._columns import read_sample, sample_rows
-from likely.tabular._predictions import DistributionRegressor, check_coverage
+from likely.tabular._predictions import DistributionRegressor
 from likely.tabular._table_estimator import TableEstimator
-from likely.tabular.targets.atoms import AtomTarget, find_atoms, fit_atoms
-from likely.tabular.targets.choice import NAMED, choose
+from likely.tabular.targets.atoms import AtomTarget, fit_atoms
+from likely.tabular.targets.choice import NAMED, choose, find_atoms
 from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
 
@@ -286,7 +286,7 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
             ValueError: if ``coverage`` is not in (0, 1).
         """
         if not conformal:
-            return self._central_interval(X, coverage)
+            return central_interval(self.predict_dist(X), coverage)
         check_coverage(coverage)
         forecast = self._forecast(self._checked(X))
         return forecast.model.interval(_reach(self.conformity_, coverage), **forecast.parameters)
@@ -338,8 +338,6 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         return mean / (deviation if deviation > 1e-12 else 1.0), np.log(std)
 
     def _target(self, X: Any, y: Any) -> Array:
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
         refuse_dates(y)
         y = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
         check_consistent_length(X, y)

@@ -25,10 +25,9 @@ from likely._saving.codec import Codec, RecordReader, Unsaved
 from likely._typing import FilePath, Index
 from likely.tabular._columns import Dates, Encoders, Indicator, LevelCodes, MeanEncoding, Number, Numbers, TableColumns
 from likely.tabular._stack import ClassPool, Pool, Stack
-from likely.tabular.members.boosting import Boosted, Flat, Histogram
-from likely.tabular.members.estimator import Foreign, Forest
+from likely.tabular.members.estimators import Boosted, Estimated, Flat, Foreign, Forest
 from likely.tabular.members.kernel import LevelIndicators, Smooth
-from likely.tabular.members.linear import LinearModel
+from likely.tabular.members.linear import Lines
 from likely.tabular.members.network import Network
 from likely.tabular.members.task import StackMember
 from likely.tabular.networks.modules import MLP
@@ -270,8 +269,8 @@ CLASSES: tuple[type, ...] = (
     Encoders, Number, Indicator, MeanEncoding,
     Stack, StackMember, Pool, ClassPool,
     ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion, AtomTarget,
-    LinearModel, Smooth, LevelIndicators, Network, Forest,
-    Boosted, Flat, Histogram,
+    Lines, Smooth, LevelIndicators, Network, Forest,
+    Boosted, Flat, Estimated,
     PlainFrame, PlainNetwork, PlainState,
 )  # fmt: skip
 CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace, skipped=PASSING)

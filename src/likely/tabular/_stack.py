@@ -13,8 +13,7 @@ from scipy.special import log_softmax
 from torch import Tensor
 
 from likely._typing import Array
-from likely.tabular.members.boosting import fit_boosting, fit_shallow
-from likely.tabular.members.estimator import fit_trees
+from likely.tabular.members.estimators import fit_boosting, fit_shallow, fit_trees
 from likely.tabular.members.kernel import fit_kernel
 from likely.tabular.members.linear import fit_lines
 from likely.tabular.members.network import fit_networks

@@ -24,7 +24,7 @@ from likely.tabular._columns import Encoders, TableColumns, read_sample
 from likely.tabular._importance import Importances, importances
 from likely.tabular._saved import load_model, save_model
 from likely.tabular._stack import KINDS, Fit, Plan
-from likely.tabular.members.estimator import fit_estimator
+from likely.tabular.members.estimators import fit_estimator
 from likely.tabular.members.network import fit_networks
 from likely.tabular.members.task import MemberTable, Task
 from likely.tabular.networks.modules import fresh

@@ -296,7 +296,7 @@ def test_wrong_use():
     mean, scale, y, x = rows(50)
     with pytest.raises(ValueError, match="likelihood must be one of 'normal', 'laplace'"):
         GlobalScale(likelihood="cauchy").fit(mean, scale, y)
-    with pytest.raises(ValueError, match="coverage must be between 0 and 1"):
+    with pytest.raises(ValueError, match=r"coverage must lie in \(0, 1\)"):
         GlobalScale().fit(mean, scale, y).predict_interval(mean, scale, coverage=90)
     for calibrator in (LinearScale(), DeepScale(max_iter=5)):
         with pytest.raises(ValueError, match="2 columns, the fit had 3"):

@@ -13,7 +13,7 @@ from experiments.benchmarks import BENCHES
 from experiments.benchmarks._history import Compared, remember
 from experiments.benchmarks._page import margins, write_bench_page
 from experiments.entries import Bar, Context, Entry, Result, run_entry, save
-from likely._page import Table
+from experiments.entries.parts import Table
 from pages import NASTY, Page
 
 BARS = (

@@ -16,8 +16,8 @@ from commands import benchmarks_command, paper_command
 from experiments import benchmarks, paper
 from experiments.benchmarks._history import FILE
 from experiments.entries import Bar, Context, Entry, Result as Outcome, load, resume, run_entry, save
+from experiments.entries.parts import Picture, Table
 from experiments.entries.record import Damaged
-from likely._page import Picture, Table
 
 # Newer Pythons warn of forks beside threads; the children use none of the parent's.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -10,10 +10,10 @@ import torch
 
 from experiments.entries import Context, Entry, Result, load, run_entry, save
 from experiments.entries.cores import one_thread
+from experiments.entries.parts import Picture, Table
 from experiments.paper import conditioning
 from experiments.paper.offset_stability import MAPS, calibrate, overtrained
 from experiments.paper.registry import find
-from likely._page import Picture, Table
 
 
 def draws(context: Context) -> Result:

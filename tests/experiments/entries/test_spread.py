@@ -14,8 +14,8 @@ from joblib.externals.loky import get_reusable_executor
 
 from commands import in_a_process, paper_command as reproduce
 from experiments.entries import Context, Entry, Result as Found, resume, spread
+from experiments.entries.parts import Table
 from experiments.entries.spread import Spread, side_by_side
-from likely._page import Table
 
 CHEAP = ("robust-classification", "robust-models")
 # Imported by every Python that starts: names of machines are not known, least of all one's own.

@@ -10,13 +10,13 @@ import pytest
 from experiments.entries import Context, Entry, Result, load, run_entry, save
 from experiments.entries.drawing import PALETTE, panel, to_svg
 from experiments.entries.page import REASON, Item, shortened
+from experiments.entries.parts import Picture, Table
 from experiments.paper import ENTRIES
 from experiments.paper._compared import COMPARED
 from experiments.paper._published import all_published
 from experiments.paper._quotes import QUOTES
 from experiments.paper._report import write_report
 from experiments.paper.registry import find
-from likely._page import Picture, Table
 from likely._page.html import words
 from pages import NASTY, Page
 

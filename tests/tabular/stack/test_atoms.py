@@ -16,7 +16,8 @@ from torch.distributions import LogNormal, Normal
 from likely._rows.checks import row_weights
 from likely.metrics import crps, crps_from_samples, negative_log_likelihood
 from likely.tabular import LikelihoodRegressor, NetworkRegressor
-from likely.tabular.targets.atoms import WithAtoms, find_atoms
+from likely.tabular.targets.atoms import WithAtoms
+from likely.tabular.targets.choice import find_atoms
 
 Make = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 

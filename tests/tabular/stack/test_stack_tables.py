@@ -171,6 +171,7 @@ def test_a_table_that_does_not_fit_is_refused_by_its_columns() -> None:
         ("zone", [1, 2, 3, 1], "column 'zone' held '1' in the fit, now 1: keep its type"),
         ("open", ["True", "False", "True", "True"], "column 'open' held .* in the fit, now 'True'"),
         ("day", [1, 2, 3, 4], "column 'day' held dates in the fit and holds whole numbers now"),
+        ("day", ["Mo", "Tu", "We", "Th"], "column 'day' held dates in the fit and does not hold dates now"),
     ],
 )
 def test_categories_read_as_another_type_are_refused(column: str, now: list[Any], message: str) -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from likely._files import loading
+from likely._rows.blocks import is_files, is_one_file
 from likely._rows.reading.table import Table, mend_text, read_header
 from likely._rows.reading.text import read_text
-from likely._rows.sources import is_files, is_one_file, source_of
+from likely._rows.sources import source_of
 from likely._rows.stored_tables import naming_unreadable
 from likely._typing import Values
 

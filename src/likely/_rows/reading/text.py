@@ -84,7 +84,7 @@ def read_text(path: Path) -> Table:
     return Table(frame, path.name, tuple(notes), ragged, path, header.repeated)
 
 
-class Layout(NamedTuple):
+class TextLayout(NamedTuple):
     """The header, the number of rows, that of fields where there are more or fewer, and that of blank lines between."""
 
     header: list[str]
@@ -94,7 +94,7 @@ class Layout(NamedTuple):
     blank: int
 
 
-def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> Layout:
+def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> TextLayout:
     """Count the rows and their fields; a quote that swallows other rows is an error that names the row."""
     header: list[str] = []
     long: dict[int, int] = {}
@@ -141,10 +141,10 @@ def _layout(lines: Iterable[str], delimiter: str, skipped: int) -> Layout:
             f"{len(long):,} of {row:,} rows have more fields than the header (row {first} has {fields}, "
             f"the header {width}): the header lacks a name, or values contain the delimiter"
         )
-    return Layout(header, row, long, short, blank)
+    return TextLayout(header, row, long, short, blank)
 
 
-def _layout_notes(layout: Layout, delimiter: str) -> list[str]:
+def _layout_notes(layout: TextLayout, delimiter: str) -> list[str]:
     """What was guessed of the text, and what of it was left out."""
     notes = []
     if delimiter != "," and len(layout.header) > 1:

@@ -16,7 +16,7 @@ MOST_STEPS, FEW_STEPS = 60, 20  # of L-BFGS; fewer are enough with an approximat
 
 
 @dataclass(frozen=True)
-class LinearModel:
+class Lines:
     """prediction = bias + x · coef."""
 
     coef: Array
@@ -33,13 +33,13 @@ class LinearModel:
 def fit_lines(task: Task) -> StackMember:
     """Fit one linear model per fold."""
 
-    def fit(task: Task, fold: int, train: Index, held_out: Index) -> LinearModel:
+    def fit(task: Task, fold: int, train: Index, held_out: Index) -> Lines:
         train = train[:: -(-len(train) // MAX_FIT_ROWS)]
         x, y = task.table.smooth[fold].cpu().numpy()[train].astype(np.float64), task.target[train]
         weight = task.weight[train]
         if task.link == "identity":
             fits = [DynamicRidge().fit(x, column, weight) for column in y.T]
-            return LinearModel(
+            return Lines(
                 np.stack([fitted.coef_ for fitted in fits], 1), np.array([fitted.intercept_ for fitted in fits])
             )
         if task.link == "softmax":
@@ -47,15 +47,13 @@ def fit_lines(task: Task) -> StackMember:
         inputs, target, mass = (torch.as_tensor(part) for part in (x, y, weight))
         start = inputs.new_zeros(x.shape[1], y.shape[1]), base_rate(task.link, target, mass)
         coef, bias = descend(task.link, inputs, target, mass, RIDGE, start)
-        return LinearModel(coef.numpy(), bias.numpy(), float(np.log(max(y.max(), 1.0))))
+        return Lines(coef.numpy(), bias.numpy(), float(np.log(max(y.max(), 1.0))))
 
     return cross_fit(task, fit)
 
 
-def _boundaries(x: Array, y: Array, weight: Array) -> LinearModel:
-    line = LinearModel(
-        np.zeros((x.shape[1], y.shape[1])), base_rate("softmax", *map(torch.as_tensor, (y, weight))).numpy()
-    )
+def _boundaries(x: Array, y: Array, weight: Array) -> Lines:
+    line = Lines(np.zeros((x.shape[1], y.shape[1])), base_rate("softmax", *map(torch.as_tensor, (y, weight))).numpy())
     labels = y.argmax(1)
     if len(np.unique(labels)) < 2:
         return line

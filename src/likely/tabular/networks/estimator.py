@@ -85,7 +85,7 @@ class NetworkEstimator(_Learned):
         weight = row_weights(sample_weight, X)
         weight = weight / weight.mean()
         likelihood = self._settings()
-        order = _canonical(X, y, weight)  # folds and batches then follow from the set of rows
+        order = _order_by_values(X, y, weight)  # folds and batches then follow from the set of rows
         rows = self._rows(X[order], y[order], weight[order])
         likelihood = likelihood.at(rows.y)
         recipe = self._recipe(rows)
@@ -178,7 +178,7 @@ class NetworkEstimator(_Learned):
         )
 
 
-def _canonical(X: Floats, y: Values, weight: Array) -> Index:
+def _order_by_values(X: Floats, y: Values, weight: Array) -> Index:
     """An order of the rows that depends on their values only, not on the order in which they were passed."""
     goals = y if y.ndim > 1 else np.unique(y, return_inverse=True)[1][:, None]
     return np.lexsort((weight, *(rank_keys(part)[0] for part in (goals, X))))

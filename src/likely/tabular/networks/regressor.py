@@ -13,6 +13,7 @@ from likely._rows.columns import middle_and_spread
 from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array, Floats, Values
 from likely.likelihoods import LIKELIHOODS
+from likely.metrics._predictive import central_interval
 from likely.tabular._predictions import DistributionRegressor
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
 from likely.tabular.networks.likelihood import NetworkLikelihood, Phi
@@ -121,7 +122,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         Returns:
             Two arrays, the lower and the upper ends, each of shape (rows,) or (rows, targets).
         """
-        return self._central_interval(X, coverage)
+        return central_interval(self.predict_dist(X), coverage)
 
     @by_blocks(width=lambda model, **_: model._targets_per_row())
     def predict_scale(self, X: Any) -> Array:

@@ -84,7 +84,7 @@ def in_chunks(n: int, compute: Callable[[slice], Mapping[str, Tensor]], dim: int
     return joined
 
 
-def deal(n: int, folds: int, seed: int) -> Tensor:
+def padded_folds(n: int, folds: int, seed: int) -> Tensor:
     """Return the row numbers of each fold, shape (folds, rows); a shorter fold repeats its first row."""
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     longest = -(-n // folds)

@@ -18,7 +18,7 @@ from likely.optim import param_groups
 from likely.tabular.members.linear import lines_of_classes
 from likely.tabular.networks.likelihood import NetworkLikelihood, NetworkWithLoss, Phi
 from likely.tabular.networks.modules import MLP, Copies, tensors_of
-from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, TrainingRows, deal, in_chunks
+from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, TrainingRows, in_chunks, padded_folds
 
 WEIGHT_DECAY = 0.1  # of AdamW
 DROPOUT = 0.1  # share of the hidden units that is dropped in training
@@ -89,7 +89,7 @@ def fit_members(
 ) -> tuple[Training, Tensor | None, History]:
     """Train one network per fold without that fold; also return the row numbers of each fold."""
     n = len(rows.x)
-    folds = None if recipe.cv is None else deal(n, min(recipe.cv, n), recipe.seed).to(rows.x.device)
+    folds = None if recipe.cv is None else padded_folds(n, min(recipe.cv, n), recipe.seed).to(rows.x.device)
     training = _start_members(rows, likelihood, recipe, folds)
     return training, folds, training.run(rows, folds, recipe)
 

@@ -14,7 +14,7 @@ from likely._numerics.random import Seeded
 from likely._solvers.training import History
 from likely.tabular.networks.likelihood import UNITS, NetworkLikelihood, NetworkWithLoss, Phi
 from likely.tabular.networks.modules import Heads
-from likely.tabular.networks.rows import TrainingRows, deal, in_chunks
+from likely.tabular.networks.rows import TrainingRows, in_chunks, padded_folds
 from likely.tabular.networks.training import (
     Training,
     TrainingRecipe,
@@ -124,7 +124,7 @@ def fit_second(rows: TrainingRows, likelihood: NetworkLikelihood, base: Tensor, 
         prediction = base[index].expand(members, -1, -1)
         return rows.nll(fitted.loss_fn, prediction, index, fitted.model(torch.cat([rows.x[index], base[index]], -1)))
 
-    folds = deal(len(rows.x), members, recipe.seed).to(rows.x.device)
+    folds = padded_folds(len(rows.x), members, recipe.seed).to(rows.x.device)
     optimizer = torch.optim.Adam(fitted.parameters(), lr=recipe.learning_rate, fused=True)
     history = learn(rows, nll, fitted, folds, recipe, optimizer, MARGIN)
     if int(history.best_step) == 0:

@@ -8,35 +8,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, Normal, constraints
 
-from likely._typing import Array, Index
+from likely._typing import Array
 from likely.likelihoods._distribution import bounds
 from likely.metrics import crps
 from likely.tabular._stack import KINDS, ClassPool, Plan, Stack, fit_stack, pool_classes
 from likely.tabular.members.task import MemberTable, Task
 from likely.tabular.targets.choice import choose
-from likely.tabular.targets.continuous import ContinuousTarget, countable, fit_continuous
+from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.links import ByLevel
-
-MAX_ATOMS = 2  # a floor and a cap
-MIN_ROWS = 5  # smallest number of rows at an atom
-MIN_SHARE = 0.05  # and their smallest share
-RATIO = 5.0  # of the rows at an atom to those at any other value: in rounded data all values repeat
-MIN_REST = 2  # smallest number of rows off the atoms that each model must learn from
-
-
-def find_atoms(y: Array, weight: Array, folds: Index) -> Array:
-    """Return the values, at most two, that repeat far more often than any other; none of a constant or of counts."""
-    values, place = np.unique(y, return_inverse=True)
-    counts = np.bincount(place, weight)
-    order = np.argsort(-counts, kind="stable")
-    counts = np.append(counts[order], [0.0] * MAX_ATOMS)
-    if countable(y) or (len(values) == MAX_ATOMS and counts[0] >= MIN_ROWS):
-        return values[: 0 if countable(y) else None]
-    least = max(MIN_ROWS, MIN_SHARE * counts.sum())
-    numbers = [k for k in range(1, MAX_ATOMS + 1) if k < len(values) and counts[k - 1] >= max(least, RATIO * counts[k])]
-    atoms = np.sort(values[order[: max(numbers, default=0)]])
-    rest = folds[~np.isin(y, atoms)] % 2  # quick fits, which look for outliers, have two folds
-    return values[:0] if np.bincount(rest, minlength=2).min() < MIN_REST else atoms
 
 
 class WithAtoms(Distribution):

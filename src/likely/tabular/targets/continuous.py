@@ -12,7 +12,7 @@ from likely._rows.blocks import row_blocks
 from likely._typing import Array, Mask
 from likely.distributions import LogNormal, SkewStudentT, StudentT
 from likely.tabular._stack import Plan, Pool, Stack, fit_stack, pool_means
-from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.estimators import Growth, fit_boosting
 from likely.tabular.members.task import MemberTable, StackMember, Task
 from likely.tabular.targets.links import LEVELS, Link, Rounded
 from likely.tabular.targets.noise import MAX_DF, Noise, learn_noise, mean_distance, nll_of
@@ -171,7 +171,6 @@ def _noise_inputs(table: MemberTable, predictions: Array, location: Array, pool:
 
 GROSS_SCALES = 5.0  # residual, in scales, above which a target may be a gross error
 MAX_ROUNDS = 3  # a gross error can hide another, which the next round finds
-MARGIN = 2.0  # standard errors by which the remaining rows must gain
 MAX_TREE_ROWS = 50_000  # largest number of rows that the trees learn from
 GROWTH = Growth(rate=0.2, leaves=16, rounds=100, patience=7)
 
@@ -227,4 +226,4 @@ def is_better(task: Task, near: Mask, noise: Noise, residual: Array) -> bool:
     log_square = noise.trees.out_of_fold[:, 0] if noise.trees is not None else np.zeros_like(residual)
     gain = noise.nll - nll_of(residual, log_square, noise.shape)
     shared = near & (task.weight > 0)
-    return bool(held_out_gain(gain[shared], task.weight[shared]).sure(MARGIN) > 0)
+    return bool(held_out_gain(gain[shared], task.weight[shared]).sure() > 0)

@@ -18,7 +18,6 @@ from likely.tabular.targets.links import ByLevel
 from likely.tabular.targets.noise import fit_squares
 
 FAMILIES = ("poisson", "negative_binomial", "zero_inflated_negative_binomial")
-MARGIN = 2.0  # standard errors by which a family with a further parameter must be better
 MAX_RESIDUAL, MIN_RESIDUAL = 5.0, 1e-2  # largest and smallest residual, in deviations, that the trees learn from
 MIN_DISPERSION, MAX_DISPERSION = 1e-6, 1e4  # bounds of the dispersion
 MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
@@ -110,7 +109,7 @@ def learn_dispersion(
     for name in FAMILIES if family == "auto" else (family,):
         candidate = _fit_spread(name, y, location, log_square, task.weight)
         nll = nll_of(candidate, y, location, log_square)
-        if best is None or held_out_gain(best_nll - nll, task.weight).sure(MARGIN) > 0:
+        if best is None or held_out_gain(best_nll - nll, task.weight).sure() > 0:
             best, best_nll = candidate, nll
     assert best is not None
     return best, trees if best.gain > 0 else None, log_square

@@ -14,7 +14,7 @@ from torch import Tensor
 from likely._numerics.significance import held_out_gain
 from likely._typing import Array
 from likely.functional import skew_student_t_nll
-from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.estimators import Growth, fit_boosting
 from likely.tabular.members.task import MemberTable, StackMember, Task, minimised
 
 MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: the t's tails account for larger ones
@@ -24,7 +24,6 @@ MAX_GAIN = 0.75  # largest gain: above ½, which turns a log square into a log s
 FITTED = 6  # numbers fitted to the same residuals, which are smaller for it: a scale, a shape, weights of members
 FEW_ROWS = 100  # fewer rows show neither a skew nor that a scale varies; with more, FITTED matters little
 MAX_SKEW = 1.5  # largest skew, in absolute value
-MARGIN = 2.0  # standard errors by which a skewed t must be better
 MIN_SCALE = 1e-9  # smallest scale, in spreads of the target: below it the fit is perfect
 MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
 FAMILIES = ("normal", "student_t", "skew_student_t")
@@ -75,7 +74,7 @@ def learn_noise(
     shapes = [fit_shape(residual, log_square if varying else None, weight, name) for name in families]
     losses = [nll_of(residual, log_square, shape) for shape in shapes]
     best = 0
-    if len(shapes) > 1 and held_out_gain(losses[0] - losses[1], weight).sure(MARGIN) > 0:
+    if len(shapes) > 1 and held_out_gain(losses[0] - losses[1], weight).sure() > 0:
         best = 1
     return Noise(trees, shapes[best], shapes[best].shift + shapes[best].gain * log_square, losses[best])
 

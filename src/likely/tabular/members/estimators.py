@@ -1,4 +1,4 @@
-"""Boosted trees of scikit-learn, with early stopping on held-out rows."""
+"""scikit-learn's estimators as members: boosted trees, extremely randomised trees, and any that the user passes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,46 @@ from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.base import clone
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.utils.validation import has_fit_parameter
 
+from likely._numerics.random import Seeded
 from likely._typing import Array, Index
 from likely.tabular.members.task import StackMember, Task, View, cross_fit
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """A fitted estimator, and the units of its predictions."""
+
+    estimator: Any
+    link: str
+    outputs: int
+    least: float  # smallest mean or probability, so that its logarithm is finite
+
+    def predict(self, x: Any) -> Array:
+        """Predict, in the link's units, of shape (rows, outputs)."""
+        if self.link == "softmax":
+            shares = self.estimator.predict_proba(x)
+            prediction = np.zeros((len(shares), self.outputs))
+            prediction[:, self.estimator.classes_] = shares  # a fold may lack a class
+        else:
+            prediction = np.asarray(self.estimator.predict(x), dtype=np.float64)
+            prediction = prediction.reshape(len(prediction), -1)
+        return prediction if self.link == "identity" else np.log(np.maximum(prediction, self.least))
+
 
 # From this many rows on, the learning rate is multiplied by this factor, for fewer rounds.
 MANY_ROWS, RATE_FACTOR = 100_000, 3
 FEW_CLASSES = 4  # with more classes the learning rate rises in proportion
 MOST_HASTE = 4.0  # up to this factor
-MIN_MEAN = 1e-15
+MIN_MEAN = 1e-15  # smallest probability or mean that boosting predicts
 LEVELS = 254  # levels of a category that a tree can split by; of more, it reads the effects
 
 
@@ -56,15 +86,16 @@ def fit_boosting(task: Task, growth: Growth = GROWTH) -> StackMember:
         present = np.flatnonzero(task.target[train].any(0)) if task.link == "softmax" else np.arange(task.outputs)
         x, held_out_x = (task.table.view(fold, rows).numbers for rows in (train, held_out))
         weight, held_out_weight = task.weight[train], task.weight[held_out]
-        models: list[Any] = []
+        models: list[Flat | Estimated] = []
         for y, held_out_y in _targets(task, present, train, held_out):
             usable = held_out_weight > 0 if held_out_y.dtype.kind == "f" else (held_out_weight > 0) & (held_out_y >= 0)
             judge = (held_out_x[usable], held_out_y[usable], held_out_weight[usable])
             if len(present) < 2 and (task.link == "softmax" or (task.link == "log" and not y.any())):
                 models.append(Flat(np.log(0.5 / (len(x) + 1))))
                 continue
-            grown = growth.on(len(x)).for_classes(len(present) if task.link == "softmax" else 1)
-            models.append(_histogram(task, grown, fold, (x, y, weight), judge))
+            classes = len(present) if task.link == "softmax" else 1
+            trees = _histogram(task, growth.on(len(x)).for_classes(classes), fold, (x, y, weight), judge)
+            models.append(Estimated(trees, task.link, classes, MIN_MEAN))
         return Boosted(tuple(models), task.link, present, task.outputs, 0.5 / (len(x) + 1))
 
     return cross_fit(task, fit)
@@ -84,7 +115,7 @@ def _targets(task: Task, present: Index, train: Index, held_out: Index) -> list[
 class Boosted:
     """Trees of one fold: one model per output, or one for all classes in the training rows."""
 
-    models: tuple[Any, ...]
+    models: tuple[Flat | Estimated, ...]
     link: str
     present: Index
     outputs: int
@@ -93,11 +124,9 @@ class Boosted:
     def __call__(self, view: View) -> Array:
         """Predict, in the link's units, of shape (rows, outputs)."""
         plain = view.numbers
-        scores = np.column_stack([model(plain) for model in self.models])
+        scores = np.column_stack([model.predict(plain) for model in self.models])
         if self.link != "softmax":
             return scores
-        if len(self.present) == 2 and scores.shape[1] == 1:
-            scores = np.column_stack([-scores / 2, scores / 2])
         logits = np.full((len(plain), self.outputs), np.log(self.rare))
         logits[:, self.present] = log_softmax(scores, 1)
         return logits
@@ -109,27 +138,12 @@ class Flat:
 
     value: float
 
-    def __call__(self, plain: Array) -> Array:
+    def predict(self, x: Array) -> Array:
         """Return the constant for each row."""
-        return np.full(len(plain), self.value)
+        return np.full(len(x), self.value)
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """scikit-learn's trees."""
-
-    trees: Any
-    link: str
-
-    def __call__(self, plain: Array) -> Array:
-        """Predict, in the link's units."""
-        if self.link == "softmax":
-            return np.log(np.maximum(self.trees.predict_proba(plain), MIN_MEAN))
-        scores = np.asarray(self.trees.predict(plain))
-        return scores if self.link == "identity" else np.log(np.maximum(scores, MIN_MEAN))
-
-
-def _histogram(task: Task, growth: Growth, fold: int, train: Any, held_out: Any) -> Histogram:
+def _histogram(task: Task, growth: Growth, fold: int, train: Any, held_out: Any) -> Any:
     x, y, weight = train
     empty = np.isnan(x).all(0)  # scikit-learn cannot bin a column without values
     x = np.where(empty, 0.0, x) if empty.any() else x
@@ -156,9 +170,81 @@ def _histogram(task: Task, growth: Growth, fold: int, train: Any, held_out: Any)
         trees = HistGradientBoostingRegressor(loss=loss, early_stopping=bool(judged), **options)
     # scikit-learn takes half a second longer where rows have weights.
     weights = None if (weight == 1).all() else weight
-    return Histogram(trees.fit(x, y, sample_weight=weights, **judged), task.link)
+    return trees.fit(x, y, sample_weight=weights, **judged)
 
 
 def fit_shallow(task: Task) -> StackMember:
     """Fit boosted trees with few leaves, for targets that are mostly noise."""
     return fit_boosting(task, SHALLOW)
+
+
+TREES = 40  # per fold
+CLASS_TREES = 120  # for classes, whose probabilities are shares of the trees
+WIDE_COLUMNS = 20  # from which on a split considers a share of the columns
+WIDE_SHARE = 0.4
+MAX_TREE_ROWS = 50_000  # largest number of rows per tree
+
+
+@dataclass(frozen=True)
+class Forest(Estimated):
+    """Trees of one fold."""
+
+    def __call__(self, view: View) -> Array:
+        """Predict, in the link's units, of shape (rows, outputs)."""
+        return self.predict(view.smooth.cpu().numpy())
+
+
+def fit_trees(task: Task) -> StackMember:
+    """Fit one forest per fold."""
+
+    def fit(task: Task, fold: int, train: Index, held_out: Index) -> Forest:
+        x = task.table.smooth[fold].cpu().numpy()[train]
+        y, weight = task.target[train], task.weight[train]
+        options: dict[str, Any] = {
+            "n_estimators": CLASS_TREES if task.link == "softmax" else TREES,
+            "max_features": 1.0 if x.shape[1] < WIDE_COLUMNS else WIDE_SHARE,
+            "random_state": task.random_state + fold,
+            "n_jobs": task.threads,
+        }
+        if len(x) > MAX_TREE_ROWS:
+            options |= {"bootstrap": True, "max_samples": MAX_TREE_ROWS}
+        if task.link == "softmax":
+            trees = ExtraTreesClassifier(**options).fit(x, y.argmax(1), weight)
+            return Forest(trees, task.link, task.outputs, 0.5 / CLASS_TREES)
+        trees = ExtraTreesRegressor(**options).fit(x, y[:, 0], weight)
+        return Forest(trees, task.link, task.outputs, max(0.01 * float(np.average(y[:, 0], weights=weight)), 1e-12))
+
+    return cross_fit(task, fit)
+
+
+MIN_FOREIGN_MEAN = 1e-6  # smallest probability or mean that a user's estimator predicts
+
+
+@dataclass(frozen=True)
+class Foreign(Estimated):
+    """The estimator of one fold, which reads the table as the user passed it."""
+
+    def __call__(self, view: View) -> Array:
+        """Predict, in the link's units, of shape (rows, outputs)."""
+        return self.predict(view.source_rows)
+
+
+def fit_estimator(task: Task, estimator: Any) -> StackMember:
+    """Fit one clone per fold."""
+    if task.link == "softmax" and not hasattr(estimator, "predict_proba"):
+        name = type(estimator).__name__
+        raise ValueError(f"{name} in model has no predict_proba: wrap it in sklearn's CalibratedClassifierCV")
+    weighed = has_fit_parameter(estimator, "sample_weight") and bool((task.weight != task.weight[0]).any())
+
+    def fit(task: Task, fold: int, train: Index, held_out: Index) -> Foreign:
+        target = task.target[train]
+        y = target.argmax(1) if task.link == "softmax" else target[:, 0] if task.outputs == 1 else target
+        copied = clone(estimator)
+        unset = [name for name, value in copied.get_params().items() if name.endswith("random_state") and value is None]
+        copied.set_params(**dict.fromkeys(unset, task.random_state + fold))
+        weights = {"sample_weight": task.weight[train]} if weighed else {}
+        with Seeded(task.random_state + fold, all_draws=True):
+            copied.fit(task.table.view(fold, train).source_rows, y, **weights)
+        return Foreign(copied, task.link, task.outputs, MIN_FOREIGN_MEAN)
+
+    return cross_fit(task, fit)
