@@ -130,8 +130,8 @@ def _new_job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | 
         parameter: Parameter = getattr(loss, name)
         constraint = None if isinstance(parameter, Fixed) else parameter.constraint
         shape = aligned(value.shape, parameter, outer)
-        layout = layout_of(shape, outer, constraint) if len(shape) <= len(outer) else None
-        if layout is None:
+        layout = None if shape is None else layout_of(shape, outer, constraint)
+        if shape is None or layout is None:
             return None
         layouts.append(layout)
         steps.append((name, constraint, shape))
