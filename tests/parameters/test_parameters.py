@@ -218,9 +218,10 @@ def test_a_feature_far_from_all_that_was_seen_says_no_more_than_one_at_five_devi
         assert not slope[0].any()
 
 
-@together("double", ["features", "features and prediction", "loss"])
+@together("double", ["features", "features and prediction", "loss", "net"])
 def test_features_are_read_in_the_precision_of_the_network(double):
-    loss_fn = likely.NormalLoss(likely.Predicted(3))
+    net = nn.Linear(3, 1) if double == "net" else None
+    loss_fn = likely.NormalLoss(likely.Predicted(3, net=net))
     x, y, h = torch.zeros(5), torch.arange(5.0), torch.randn(5, 3)
     expected = loss_fn(x, y, features=h)
     if double == "loss":
