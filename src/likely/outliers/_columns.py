@@ -164,7 +164,8 @@ class Columns:
             else (Exceptions.learn(column, rows.weight) if exceptions else None)
             for column_codes, column in zip(codes, table.T, strict=True)
         )
-        return cls(levels, *_units(table, rows.weight)), table, rows
+        units = [_column_units(column.astype(np.float64), rows.weight) for column in table.T]
+        return cls(levels, *np.array(units).reshape(-1, 3).T), table, rows
 
     @property
     def categories(self) -> Index:
@@ -219,10 +220,6 @@ def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
         for column, column_codes in zip(each_column(X), codes, strict=True)
     ]
     return check_array(np.column_stack(columns), ensure_all_finite="allow-nan")
-
-
-def _units(table: Array, weight: Array) -> Array:
-    return np.array([_column_units(column.astype(np.float64), weight) for column in table.T]).reshape(-1, 3).T
 
 
 def _column_units(column: Array, weight: Array) -> tuple[float, float, float]:
