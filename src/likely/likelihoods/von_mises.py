@@ -177,7 +177,7 @@ class VonMisesLoss(
 ):
     r"""The von Mises likelihood of an angle in radians; the ``concentration`` κ, about one over the variance, learns.
 
-    Angles in degrees, such as directions of the wind, have to be converted, by :func:`torch.deg2rad`: nothing tells them
+    Angles in degrees, such as directions of the wind, have to be converted by :func:`torch.deg2rad`: nothing tells them
     from radians of many turns.
 
     Args:
