@@ -74,7 +74,7 @@ def broadcast(**tensors: Tensor) -> tuple[Tensor, ...]:
         raise ValueError(f"these shapes do not broadcast: {shapes}") from None
 
 
-def fits(shape: torch.Size, into: torch.Size) -> bool:
+def fits(shape: tuple[int, ...], into: torch.Size) -> bool:
     """Whether ``shape`` broadcasts to ``into`` without enlarging it."""
     extra = len(into) - len(shape)
     return extra >= 0 and all(a in (1, b) for a, b in zip(shape, into[extra:], strict=True))

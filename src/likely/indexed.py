@@ -1,5 +1,6 @@
 """A dataset that adds the row number to every item."""
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,7 +41,8 @@ class IndexedDataset(Dataset[Any]):
         return len(self.dataset)
 
     def __getitem__(self, index: int) -> Any:
-        number = index + len(self) if index < 0 else index
+        number = operator.index(index)  # an error for a slice, whose rows would have one number
+        number += len(self) if number < 0 else 0
         item = self.dataset[index]
         if isinstance(item, Mapping):
             if "index" in item:

@@ -180,3 +180,16 @@ def test_a_tracker_takes_the_lowest() -> None:
 def test_what_is_no_option_is_refused() -> None:
     with pytest.raises(ValueError, match="coverage"):
         Metric(metrics.crps, coverage=0.9)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated", "ignore:This property will be removed")
+def test_a_module_that_owns_a_metric_can_be_scripted() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.metric = torch.nn.Linear(2, 2), Metric(metrics.expected_calibration_error)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)
+
+    assert torch.jit.script(Net())(torch.ones(1, 2)).shape == (1, 2)

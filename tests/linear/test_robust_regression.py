@@ -353,3 +353,10 @@ def test_predicted_scales_do_not_collapse_where_the_noise_has_a_least_size() -> 
     np.testing.assert_allclose(model.coef_, 1, atol=0.05)
     assert 0.5 < model.scale_ < 2
     assert 0.5 < model.scale_coef_[0] < 1
+
+
+def test_a_majority_of_equal_targets_is_no_division_by_zero() -> None:
+    rng = np.random.default_rng(404)
+    X, y = rng.normal(size=(120, 4)), np.where(rng.random(120) < 0.55, 0.0, rng.gamma(2, 1, 120))
+    model = RobustLinearRegression(random_state=0).fit(X, y)  # warnings are errors
+    np.testing.assert_array_equal(model.coef_, 0.0)

@@ -83,6 +83,12 @@ MISTAKES = {
         TypeError,
         "index must be an integer tensor, got list",
     ),
+    "index of one row for four": (lambda: data()(x, y, index=torch.tensor([2])), ValueError, r"\(1,\).*check index"),
+    "features of one row for four": (
+        lambda: predicted()(x, y, features=torch.randn(1, 5)),
+        ValueError,
+        r"\(1,\).*check features",
+    ),
     "index missing": (lambda: data()(x, y), ValueError, "index=.*IndexedDataset"),
     "index beyond the table": (
         lambda: data()(x, y, index=torch.tensor([0, 1, 2, 6])),

@@ -8,6 +8,7 @@ from torch import nn
 
 import likely
 from likely import functional as F
+from pairwise import together
 
 
 class TestSoftmax:
@@ -43,6 +44,13 @@ class TestSoftmax:
         F.softmax_nll(logits, torch.tensor([0]), temperature=temperature).backward()
         assert temperature.grad.isfinite()
         assert logits.grad[0, 1] == 0
+
+    def test_a_row_whose_class_is_ruled_out_keeps_its_temperature(self):
+        loss_fn = likely.SoftmaxLoss(likely.Data(3))
+        logits = torch.tensor([[1.0, 0.0], [0.5, -torch.inf], [0.0, 1.0]])
+        loss_fn(logits, torch.tensor([0, 1, 0]), index=torch.arange(3)).backward()
+        right, excluded, wrong = loss_fn.temperature.value.tolist()
+        assert right < excluded == 1.0 < wrong
 
     def test_unbatched_and_dense_shapes(self):
         assert likely.SoftmaxLoss()(torch.randn(4), torch.tensor(2)).shape == ()
@@ -156,6 +164,19 @@ def test_negative_binomial_learns_its_dispersion():
     assert loss_fn.dispersion.value.item() == pytest.approx(0.5, rel=0.1)
     d = loss_fn.distribution(torch.tensor([math.log(5.0)]))
     assert d.mean.item() == pytest.approx(5, rel=1e-4)
+
+
+@together("mean", [1.0, 1000.0])
+def test_the_dispersion_of_poisson_counts_falls_until_they_are_poisson(mean):
+    torch.manual_seed(0)
+    counts, log_mean = torch.poisson(torch.full((500,), mean)), torch.full((500,), math.log(mean))
+    loss_fn = likely.from_torch(torch.nn.PoissonNLLLoss(full=True))
+    optimizer = torch.optim.Adam(loss_fn.parameters(), lr=0.05)
+    for _ in range(400):
+        optimizer.zero_grad()
+        loss_fn(log_mean, counts).backward()
+        optimizer.step()
+    assert loss_fn.distribution(log_mean[:1]).stddev.item() == pytest.approx(math.sqrt(mean), rel=0.15)
 
 
 def test_repr_says_what_matters():

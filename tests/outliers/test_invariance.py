@@ -59,6 +59,18 @@ def test_units_and_the_last_digit_change_nothing(detector, unit: float | list[fl
     np.testing.assert_allclose(clone(detector).fit(X).outlier_score(X), scores, atol=1e-4 * scores.std())
 
 
+@exact
+def test_single_precision_changes_nothing_wherever_values_lie(detector) -> None:
+    """On a lattice of tenths, at the ends of a column, at a value that nearly all rows have, and in a constant."""
+    common = np.where(RNG.random(200) < 0.95, 0.1, V[:, 1])
+    X = np.column_stack([V[:, 0], np.round(V[:, 1:3], 1), common, np.full(200, 0.3)])
+    narrow = X.astype(np.float32)
+    wide_fit, narrow_fit = clone(detector).fit(X), clone(detector).fit(narrow)
+    scores = wide_fit.outlier_score(X)
+    for others in (narrow_fit.outlier_score(narrow), narrow_fit.outlier_score(X), wide_fit.outlier_score(narrow)):
+        np.testing.assert_allclose(others, scores, atol=0.01 * scores.std())
+
+
 @every
 def test_threads_do_not_disturb_each_other(detector) -> None:
     state = torch.get_rng_state()

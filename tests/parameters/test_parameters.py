@@ -170,6 +170,8 @@ def test_indexed_dataset():
     assert rows[-1] == {"x": 2, "index": 1}
     assert likely.IndexedDataset([[1, 2]])[0] == (1, 2, 0)
     assert likely.IndexedDataset([5, 6])[1] == (6, 1)
+    with pytest.raises(TypeError, match="slice"):
+        likely.IndexedDataset([5, 6])[0:1]
     assert len(rows) == 2
     loader = torch.utils.data.DataLoader(likely.IndexedDataset(torch.arange(6.0)), batch_size=4)
     value, index = next(iter(loader))
@@ -214,3 +216,16 @@ def test_a_feature_far_from_all_that_was_seen_says_no_more_than_one_at_five_devi
         torch.testing.assert_close(by_kernel, expected, rtol=1e-5, atol=1e-6)
         (slope,) = torch.autograd.grad(by_kernel, rows)
         assert not slope[0].any()
+
+
+@together("double", ["features", "features and prediction", "loss", "net"])
+def test_features_are_read_in_the_precision_of_the_network(double):
+    net = nn.Linear(3, 1) if double == "net" else None
+    loss_fn = likely.NormalLoss(likely.Predicted(3, net=net))
+    x, y, h = torch.zeros(5), torch.arange(5.0), torch.randn(5, 3)
+    expected = loss_fn(x, y, features=h)
+    if double == "loss":
+        loss_fn.double()
+    else:
+        h, x = h.double(), x.double() if "prediction" in double else x
+    torch.testing.assert_close(loss_fn(x, y, features=h), expected, check_dtype=False)

@@ -59,7 +59,7 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             y: targets or labels of shape (n,).
             sample_weight: weights of shape (n,), for the calibrator and, if its ``fit`` takes weights, the estimator;
                 None for equal weights.
-            **fit_params: further arguments of the estimator's ``fit``.
+            **fit_params: further arguments of the estimator's ``fit``; ``groups``, of the splitter that is ``cv``.
 
         Returns:
             The fitted estimator itself.
@@ -120,7 +120,8 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         """Fit the estimator to all rows; return out-of-fold outputs, with the targets, features and weights there."""
         targets, params = self._targets(y), self._fit_params(weight, fit_params)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
-        folds = list(cv.split(X, y))
+        groups = None if _deals_itself(self.cv) else params.pop("groups", None)
+        folds = list(cv.split(X, y, groups))
         if _deals_itself(self.cv):  # scikit-learn has checked for classes of too few rows
             strata = targets if is_classifier(self) else None
             folds = splits_of(fold_numbers(row_keys(X), cv.get_n_splits(), strata=strata))

@@ -99,15 +99,10 @@ def _read(loss: Loss, features: Tensor | Mapping[str, Tensor] | None, index: Ten
     for name, parameter in parameters.items():
         inputs = features.get(name) if isinstance(features, Mapping) else features
         head = parameter.head(inputs) if isinstance(parameter, Predicted) else None
-        if head is None and isinstance(parameter, Predicted) and _learns(parameter):
-            return False
+        if head is None and isinstance(parameter, Predicted) and parameter.training and any(parameter.named_buffers()):
+            return False  # its network updates statistics, which the functional form would do a second time
         into[name] = parameter.unconstrained(inputs, index) if head is None else head
     return True
-
-
-def _learns(parameter: Predicted) -> bool:
-    """Whether its network updates statistics, which the functional form would do a second time."""
-    return parameter.training and next(parameter.buffers(), None) is not None
 
 
 def same_device(first: Tensor, second: Tensor) -> bool:
@@ -130,8 +125,8 @@ def _new_job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | 
         parameter: Parameter = getattr(loss, name)
         constraint = None if isinstance(parameter, Fixed) else parameter.constraint
         shape = aligned(value.shape, parameter, outer)
-        layout = layout_of(shape, outer, constraint) if len(shape) <= len(outer) else None
-        if layout is None:
+        layout = None if shape is None else layout_of(shape, outer, constraint)
+        if shape is None or layout is None:
             return None
         layouts.append(layout)
         steps.append((name, constraint, shape))

@@ -394,14 +394,14 @@ class LikelihoodLoss(nn.Module):
         if not value.ndim:
             return value
         parameter: Parameter = getattr(self, name)
-        value = value.reshape(aligned(value.shape, parameter, outer))
-        if not fits(value.shape, outer):
+        shape = aligned(value.shape, parameter, outer)
+        if shape is None:
             source = {Data: "index", Predicted: "features"}.get(type(parameter), "its shape")
             raise ValueError(
                 f"{name} has shape {tuple(value.shape)} and does not broadcast to the prediction's "
                 f"{tuple(outer)}: check {source}"
             )
-        return value
+        return value.reshape(shape)
 
     def mistake(self, prediction: Tensor) -> str | None:
         """What looks wrong with the first batch, though it can be computed.

@@ -177,6 +177,9 @@ class VonMisesLoss(
 ):
     r"""The von Mises likelihood of an angle in radians; the ``concentration`` κ, about one over the variance, learns.
 
+    Angles in degrees, such as directions of the wind, have to be converted by :func:`torch.deg2rad`: nothing tells them
+    from radians of many turns.
+
     Args:
         concentration: positive concentration κ, which starts from the first training batch; the larger, the narrower:
             a number, which is fixed, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),

@@ -215,7 +215,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         seen = slice(None) if weight is None else weight > 0
         self.classes_, labels = np.unique(y[seen], return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"the rows hold one class only, {self.classes_[0]!r}: at least 2 classes are needed")
+            raise ValueError(f"the rows hold one class only, {self.classes_[0]}: at least 2 classes are needed")
         self._learn(X, canonical(X[seen], labels.astype(np.float64), None if weight is None else weight[seen]))
 
     @by_blocks(width=lambda model: None if classes_of(model) == 2 else classes_of(model))

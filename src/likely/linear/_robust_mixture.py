@@ -194,8 +194,9 @@ def _apart(rows: RobustRows, betas: Array, closeness: Array, best: int) -> Array
     sizes = np.abs(rows.residuals(betas[best]))
     near = rows.weight * (sizes <= rows.radius(sizes))
     shift = np.square((betas - betas[best]) @ rows.x.T)
-    in_majority, in_all = (np.sqrt(shift @ w / w.sum()) / closeness[best] for w in (near, rows.weight))
-    return (in_majority > _APART[0]) & (in_all > _APART[1])
+    # The majority may lie on a line exactly, at no distance.
+    in_majority, in_all = (np.sqrt(shift @ w / w.sum()) for w in (near, rows.weight))
+    return (in_majority > _APART[0] * closeness[best]) & (in_all > _APART[1] * closeness[best])
 
 
 def _tilt(

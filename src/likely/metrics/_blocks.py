@@ -252,7 +252,11 @@ def _side_by_side(rows: Mapping[str, Any]) -> tuple[Source, Split, dict[str, Any
     main = _main_table(parts)
     source = source_of(parts.pop(main))
     assert source is not None
-    scalars = {name: value for name, value in parts.items() if name in rows and _is_scalar(value)}
+    scalars = {
+        name: value
+        for name, value in parts.items()
+        if name in rows and not isinstance(value, str) and not is_source(value) and np.ndim(value) == 0
+    }
     others = {name: _beside(value, source.names) for name, value in parts.items() if name not in scalars}
     return *split_source(main, source, others), scalars
 
@@ -272,10 +276,6 @@ def _is_table(value: Any) -> bool:
 def _texts(value: Any) -> list[str]:
     texts = value if isinstance(value, list) else [value]
     return texts if all(isinstance(text, str) for text in texts) else []
-
-
-def _is_scalar(value: Any) -> bool:
-    return not isinstance(value, str) and not is_source(value) and np.ndim(value) == 0
 
 
 def _beside(value: Any, columns: list[str] | None) -> Any:
@@ -361,7 +361,9 @@ class Running:
         Raises:
             ValueError: the other object has another metric or other options.
         """
-        if other.metric is not self.metric or not _same(self.options, other.options):
+        mine, theirs = self.options, other.options
+        same = mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+        if other.metric is not self.metric or not same:
             raise ValueError(f"{self} and {other} are not the same metric: give both the same metric and options")
         self._sums = added(self._sums, other._sums)
         return self
@@ -385,7 +387,3 @@ class Running:
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"Running({self.metric.__name__}{options})"
-
-
-def _same(left: dict[str, Any], right: dict[str, Any]) -> bool:
-    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)

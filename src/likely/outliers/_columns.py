@@ -22,7 +22,8 @@ _NARROW, _NARROW_PRODUCTS = 16, 1 << 18
 _CLIP_DEVIATIONS = 1e50  # further off is not told apart, so that squares stay finite
 _MIN_COMMON = 0.9  # share of rows with the same value from which others are exceptions
 _MIN_ROWS = 20  # rows that any table amounts to
-_SAME_DISTANCE = 1e-9  # relative difference of distances that are equal, rounded
+_SINGLE = 2.0**-24  # relative, the largest rounding of single precision
+_SAME_DISTANCE = 1e-6  # relative difference of distances that are equal, rounded
 
 
 @dataclass(frozen=True)
@@ -116,23 +117,27 @@ class Exceptions:
         if not len(values):
             return None
         common = float(quantiles(values, mass, 0.5))  # the weighted median: the common value, if there is one
-        other = values != common
+        least_off = _least_off(values, common)
+        other = least_off > 0
         if not other.any() or mass[other].sum() > (1 - _MIN_COMMON) * mass.sum():
             return None
-        with np.errstate(over="ignore"):
-            off = np.abs(values[other] - common)
-        order = np.argsort(off)
+        order = np.argsort(least_off[other])
         beyond = np.append(np.cumsum(mass[other][order][::-1])[::-1], 0.0)
-        plain = cls(common, off[order], beyond, float(mass.sum()), 0.0)
+        plain = cls(common, least_off[other][order], beyond, float(mass.sum()), 0.0)
         return replace(plain, usual=float(mass @ plain.surprise(values, unseen=False)) / plain.total)
 
     def surprise(self, column: Array, unseen: bool) -> Array:
         """Nats of each value; as if its row had been left out, if ``unseen``."""
-        with np.errstate(over="ignore"):
-            off = np.abs(column.astype(np.float64) - self.common)
+        off = _least_off(column.astype(np.float64), self.common)
         further = self.beyond[np.searchsorted(self.distance, off * (1 - _SAME_DISTANCE), "left")]
         further = np.where(off > 0, np.maximum(further - unseen, 0.0), self.total)
         return np.where(np.isnan(off), np.nan, -np.log((further + 0.5) / (self.total + 0.5)))
+
+
+def _least_off(values: Array, common: float) -> Array:
+    """How far values are from the common one, at least, if both were rounded to single precision."""
+    with np.errstate(over="ignore"):
+        return np.maximum(np.abs(values - common) - _SINGLE * np.abs(values) - _SINGLE * abs(common), 0.0)
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,8 @@ class FeatureUnits:
             else (Exceptions.learn(column, rows.weight) if exceptions else None)
             for column_codes, column in zip(codes, table.T, strict=True)
         )
-        return cls(levels, *_units(table, rows.weight)), table, rows
+        units = [_column_units(column.astype(np.float64), rows.weight) for column in table.T]
+        return cls(levels, *np.array(units).reshape(-1, 3).T), table, rows
 
     @property
     def categories(self) -> Index:
@@ -214,10 +220,6 @@ def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
         for column, column_codes in zip(each_column(X), codes, strict=True)
     ]
     return check_array(np.column_stack(columns), ensure_all_finite="allow-nan")
-
-
-def _units(table: Array, weight: Array) -> Array:
-    return np.array([_column_units(column.astype(np.float64), weight) for column in table.T]).reshape(-1, 3).T
 
 
 def _column_units(column: Array, weight: Array) -> tuple[float, float, float]:

@@ -11,6 +11,7 @@ from likely._typing import Array, Floats, Index
 from likely.outliers._columns import RowGroups
 
 _BINS = 50
+_ASIDE = 1e-6  # of the span, how far the edges of bins are from its fiftieths at least
 _KNOTS = 64  # on each side of the median
 _DRAWS = 10
 _MIN_CENTRES, _MAX_CENTRES = 64, 256  # of a draw
@@ -20,7 +21,7 @@ _MAX_DOUBLE_ROWS = 4_096  # rows up to which distances are told in double precis
 _CLIP_DEVIATIONS, _TINY = 1e12, 1e-30
 _BLAS_ROWS = 16  # rows at least, or BLAS would add up in another order
 _MAX_PRODUCTS = 1 << 18  # distances, or multiplications of a draw: few enough for the cache and one thread of BLAS
-_SAME_VALUE = 1e-8  # deviations: values that differ by less are one value, rounded
+_SAME_VALUE = 1e-6  # deviations: values that differ by less are one value, rounded
 NEAR = 1e-3  # the mean square distance in a column below which rows are alike
 
 
@@ -71,7 +72,7 @@ def _tail_curve(column: Array, weight: Array) -> tuple[Array, Array, float, floa
     half = min(0.5 / below[-1], 0.5)
     nats = -np.log(np.minimum(no_more, no_less).clip(min=half))
     # Beyond the last value seen there is half a row.
-    margin = max(1e-9, 0.01 * float(np.ptp(knots)))
+    margin = max(1e-5, 0.01 * float(np.ptp(knots)))
     end = -math.log(half)
     knots = np.concatenate([[knots[0] - margin], knots, [knots[-1] + margin]])
     nats = np.concatenate([[end], nats, [end]])
@@ -97,9 +98,11 @@ class Histograms:
         low = np.nanmin(weighed, axis=0)
         span = np.nanmax(weighed, axis=0) - low
         varies = span > _SAME_VALUE
-        # A hair wider, so that rounding cannot drop the least and the largest value out of their bins.
-        low = np.where(varies, low - 1e-12 * span, low - 0.5)
-        width = np.where(varies, span, 1.0) / _BINS * (1 + 1e-9)
+        # Values at whole fiftieths, the ends among them, are a little off the edges, so that rounding to single
+        # precision moves none across; to the other side where the column is reversed.
+        aside = np.where(2 * low + span > 0, 1, 2 * _BINS - 1) * _ASIDE
+        low = np.where(varies, low - aside * span, low - 0.5)
+        width = np.where(varies, span, 1.0) * (1 / _BINS + 2 * _ASIDE)
         shape = (z.shape[1], _BINS + 2)
         plain = cls(low, width, np.zeros(shape), np.zeros(len(low)), np.zeros(len(low)))
         mass = np.where(np.isnan(z), 0.0, weight[:, None])

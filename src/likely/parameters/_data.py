@@ -120,7 +120,7 @@ class Data(Parameter):
         return rows + self.start if self.from_data else rows
 
     def _values_of(self, rows: Tensor) -> Tensor:
-        return self._constrain(self._shifted(_at_least_float32(rows)))
+        return self._constrain(self._shifted(rows.to(torch.promote_types(rows.dtype, torch.float32))))
 
     @property
     def value(self) -> Tensor:
@@ -177,7 +177,3 @@ class Data(Parameter):
             ``name=value`` pairs, separated by commas.
         """
         return ", ".join(filter(None, [f"n={self.n}", super().extra_repr()]))
-
-
-def _at_least_float32(rows: Tensor) -> Tensor:
-    return rows.to(torch.promote_types(rows.dtype, torch.float32))

@@ -182,8 +182,7 @@ class Predicted(Parameter):
         self._check_ready()
         features = self._check_features(features)
         with _in_full_precision(features.device.type):
-            if features.dtype.itemsize < 4:
-                features = features.float()
+            features = features.to(next(self.net.parameters(), features).dtype)
             inputs = features.movedim(1, -1) if self.spatial else features
             inputs = inputs.detach() if self.isolated else inputs
             return self._shaped(self.net(self.normalizer(inputs)), inputs.shape[:-1])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
 from likely._standardize import over_processes
-from likely._validation import check_finite, check_not_negative, check_positive, may_look
+from likely._validation import check_finite, check_not_negative, check_positive, fits, may_look
 from likely.constraints import Exp
 from likely.parameters import Fixed, Global, Parameter
 
@@ -183,8 +183,12 @@ def as_parameter(name: str, value: ParameterLike, slot: Slot) -> Parameter:
     return parameter
 
 
-def aligned(shape: Sequence[int], parameter: Parameter, outer: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a parameter's values with axes added, so that they broadcast to the predictions of their row."""
+def aligned(shape: Sequence[int], parameter: Parameter, outer: torch.Size) -> tuple[int, ...] | None:
+    """The shape of a parameter's values with axes added, so that they broadcast to the predictions of their row.
+
+    None if they do not; the values of one row are not taken for those of all.
+    """
     batch = shape[: len(shape) - len(parameter.shape)]
     gap = len(outer) - len(shape)
-    return (*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else tuple(shape)
+    shape = (*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else tuple(shape)
+    return shape if fits(shape, outer) and batch[:1] in ((), outer[:1]) else None

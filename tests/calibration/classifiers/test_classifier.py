@@ -12,12 +12,13 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from likely.calibration import CalibratedClassifier, FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.calibration._choice import METHODS
@@ -192,3 +193,19 @@ def test_it_clones_pickles_and_runs_in_parallel(data) -> None:
     with joblib.parallel_config(backend="threading"):
         two = clone(calibrated).set_params(n_jobs=2).fit(X, y)
     assert np.array_equal(two.predict_proba(X_test), calibrated.predict_proba(X_test))
+
+
+def test_groups_reach_the_splitter() -> None:
+    """Four copies of each row, at random labels: only folds by group show that nothing can be learned."""
+    rng = np.random.default_rng(0)
+    X, y, groups = (
+        np.repeat(rng.normal(size=(60, 3)), 4, 0),
+        np.repeat(rng.integers(0, 2, 60), 4),
+        np.repeat(range(60), 4),
+    )
+    tree = DecisionTreeClassifier(random_state=0)
+    grouped = CalibratedClassifier(tree, "global", cv=GroupKFold(3)).fit(X, y, groups=groups)
+    listed = CalibratedClassifier(tree, "global", cv=list(GroupKFold(3).split(X, y, groups))).fit(X, y)
+    np.testing.assert_array_equal(grouped.predict_proba(X), listed.predict_proba(X))
+    with pytest.raises(TypeError, match="groups"):
+        CalibratedClassifier(tree, "global", cv=3).fit(X, y, groups=groups)
