@@ -201,3 +201,12 @@ def test_a_zero_has_no_density_where_all_targets_were_positive() -> None:
 def test_dates_are_no_targets(fit: Any) -> None:
     with pytest.raises(ValueError, match="y holds dates or durations"):
         fit(rows(40)[0], pd.date_range("2024-01-01", periods=40))
+
+
+def test_a_few_positive_targets_do_not_make_negative_ones_impossible() -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(15, 2)), rng.lognormal(1, 0.8, 15)  # by chance, for all that fifteen rows can show
+    assert np.isfinite(regressor("linear").fit(X, y).outlier_score(X[:1], [-1.0])).all()
+    X = np.tile(X, (20, 1)) + rng.normal(size=(300, 2))
+    y = rng.lognormal(X[:, 0], 0.2)
+    assert np.isinf(regressor("linear").fit(X, y).outlier_score(X[:1], [-1.0])).all()
