@@ -247,7 +247,7 @@ class Neighbours:
         """Whether what similar rows have says nothing against a value: it is nearly that, or they share no level."""
         value = self.values[j][row]
         if isinstance(usual, Level):
-            return usual.share <= 0.5 or np.isnan(value) or usual.name == self.levels[self.names[j]][int(value)]
+            return usual.share <= _MOST or np.isnan(value) or usual.name == self.levels[self.names[j]][int(value)]
         return usual is not None and bool(max(usual.low - value, value - usual.high) <= (usual.high - usual.low) / 4)
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:

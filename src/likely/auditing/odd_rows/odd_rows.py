@@ -289,7 +289,8 @@ class RowWords:
             headline, group = self._headline(row, change)
             least = _SURE_SLIP if change.plain else _SURE
             sure = certainty[at] >= least and (change.plain or told[change.column] >= _TOLD)
-            wrong = bool(sure and change.left <= limit and apart)
+            # A swap may fit by chance: of those that are not plain, two of four that were called wrong were not.
+            wrong = bool(sure and change.left <= limit and apart and (change.plain or change.swapped < 0))
             explained.append(Explained(headline, reasons, float(np.sqrt(2 * nats.max())), wrong, group))
             columns.append(change.column if headline else -1)
         groups = self._groups(rows, columns, [own.group for own in explained])
@@ -298,7 +299,7 @@ class RowWords:
     def _groups(self, rows: Index, columns: list[int], groups: list[str]) -> list[str]:
         """What rows share of which the same column is blamed: a hint, or else a sign or a level that is rare."""
         table, often = self.table, Counter(groups)
-        groups = [group if often[group] > 1 else "" for group in groups]
+        groups = [group if often[group] >= _SHARED else "" for group in groups]
         words = [k for k, unit in enumerate(table.units) if unit is None]
         for j in {*columns} - {-1}:
             for k in [j, *words]:

@@ -120,7 +120,7 @@ class SlipSearch:
         column, other, hint = self._best[row].tolist()
         plain = bool(self.gains[row] >= _PLAIN)
         if (self._sure[row] or self.gains[row] > _GAIN) and (
-            plain or column != other or self._is_off_by(row, column, list(FACTORS)[hint])
+            column != other or self._is_off_by(row, column, list(FACTORS)[hint], plain)
         ):
             changed[-1, [column, other]] = self._values[row]
             names = ["swapped", *FACTORS.values()]
@@ -135,15 +135,17 @@ class SlipSearch:
         chosen = int(np.argmin(left + surprise(self.pattern.margin_nats(changed)) + prices))
         return changes[chosen]._replace(left=float(left[chosen]))
 
-    def _is_off_by(self, row: int, column: int, factor: float) -> bool:
-        """Whether a factor says more than that a value is extreme: nearly any value fits once it is divided by ten."""
+    def _is_off_by(self, row: int, column: int, factor: float, plain: bool) -> bool:
+        """Whether a factor says more than that a value is extreme: nearly any value fits once it is divided by ten.
+
+        No factor makes a zero of a value, where that is what similar rows have.
+        """
         usual = self.table.usual(row, self.table.names[column])
-        if not isinstance(usual, Usual):
+        if not isinstance(usual, Usual) or not any(usual[:2]):
             return False
         value, ends = self._read(column, np.array([row])), np.abs(usual[:2])
         ends = ends if usual.low * usual.high > 0 else ends.max(keepdims=True)
-        off = np.abs(np.log(np.abs(value) / np.maximum(ends, 1e-300)))
-        return bool(off.min() >= abs(np.log(abs(factor))) / 2)
+        return plain or bool(np.abs(np.log(np.abs(value) / ends)).min() >= abs(np.log(abs(factor))) / 2)
 
     def _copied(self, row: int, j: int) -> int:
         """The column of numbers with the very value that a column of numbers has in a row, -1 where none is."""
