@@ -170,7 +170,7 @@ class SlipSearch:
     def _swaps(self, block: _Block) -> Iterator[_Trials]:
         """Yield swaps of two numbers."""
         pairs = list(combinations(self._swappable, 2))
-        price = float(np.log(max(len(pairs), 1)))  # the more pairs, the likelier that one of them fits by chance
+        price = np.log(len(pairs) or 1)  # the more pairs, the likelier that one of them fits by chance
         for j, k in pairs:
             at = np.flatnonzero((block.judged.nats[:, [j, k]] > self._least).any(1))
             first, second = self._read(j, block.rows[at]), self._read(k, block.rows[at])
