@@ -18,7 +18,8 @@ HELP = (
     "Find wrong labels and targets, unusual rows, duplicates and leaks in a table, or in a classifier's outputs.\n\n"
     "Writes a report for the browser (report.html), a score per row (scores.csv) and the findings as JSON "
     "(summary.json) to the folder OUT. A table of more than 67 million numbers is read in blocks: models are fitted "
-    "to about 100,000 of its rows, all rows are scored, and the scores are written to scores.parquet.\n\n"
+    "to about 100,000 of its rows, all rows are scored, and the scores are written to scores.parquet. Rows are "
+    "numbered from 0, without the header.\n\n"
     "Exit codes: 0 done, 1 the data failed --fail-above or --previous, 2 error."
 )
 EXAMPLES = """Examples:

@@ -84,3 +84,14 @@ def test_near_copies_are_named_in_tables_of_two_columns() -> None:
     assert find_twins(read_columns(table), None).of[400:].tolist() == list(range(5))
     for clean in (rng.normal(size=(2000, 2)), rng.lognormal(size=(2000, 2))):
         assert not (find_twins(read_columns(pd.DataFrame(clean, columns=["a", "b"])), None).of >= 0).any()
+
+
+def test_rows_that_differ_in_a_text_are_no_copies() -> None:
+    """Such as players of whom only zeros are known: with their names left out, they were "almost equal"."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc")).assign(y=rng.normal(size=300))
+    table.loc[100] = table.loc[10] + 1e-7
+    table.loc[200] = table.loc[20] + 1e-7
+    table["name"] = [f"name {row % 290}" for row in range(300)]
+    table.loc[200, "name"] = table.loc[20, "name"]
+    assert copies(table, "y").rows.tolist() == [200]

@@ -92,3 +92,15 @@ def test_a_row_is_told_once_and_known_by_that() -> None:
     assert report.scores["target_wrong"].notna().all()
     summary = json.loads(json.dumps(report.summary()))
     assert not likely.audit(frame, target="price", previous=summary).entries
+
+
+def test_two_wrong_values_that_predict_each_other_are_told_as_swapped() -> None:
+    """Or "÷10 would fit" the weight, which leaves a gain of 6.7 among whole numbers."""
+    rng = np.random.default_rng(0)
+    weeks = rng.normal(39, 2, 1000)
+    weight = (0.2 * weeks - 1 + 0.5 * rng.normal(size=1000)).round(2)
+    frame = pd.DataFrame({"weeks": weeks, "weight": weight, "gained": rng.gamma(3, 10, 1000).round()})
+    rows = np.flatnonzero(frame["gained"].between(58, 72))[:6]
+    frame.loc[rows, ["weight", "gained"]] = frame.loc[rows, ["gained", "weight"]].to_numpy()
+    headlines = told(frame)
+    assert all("swapped" in headlines[row] for row in rows)

@@ -149,7 +149,7 @@ def hinted(table: pd.DataFrame, right: pd.DataFrame, rows: Array, group: str) ->
             assert found[row].headline.startswith("rent = ")
             assert "±" in found[row].headline
             assert found[row].far > 4
-    return [row in found and found[row].group == group for row in far]
+    return [row in found and found[row].headline.endswith(f"; {group}") for row in far]
 
 
 AGAIN = ("×10 would fit", "÷100 would fit", "÷1,000 would fit", "×1,000 would fit")  # heavy

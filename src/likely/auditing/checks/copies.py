@@ -117,6 +117,9 @@ def _near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
     # Close in a few directions is a hint; close in all columns is what counts.
     gap = np.linalg.norm(X[pairs[:, 0]] - X[pairs[:, 1]], axis=1)
     pairs = pairs[gap < _CLOSER * usual * np.sqrt(X.shape[1] / shadow.shape[1])]
+    for name in distinct.named("text"):  # such as two people of whom nothing else is known
+        texts = distinct.typed[name].to_numpy(str)
+        pairs = pairs[texts[pairs[:, 0]] == texts[pairs[:, 1]]]
     # Few values of discrete columns are shared by many rows. Among these the other columns may vary in few dimensions,
     # say along one amount: how close rows come there is told by all, how many of them share the values by their share.
     discrete = np.array([len(np.unique(column)) <= _DISCRETE for column in X[some].T])

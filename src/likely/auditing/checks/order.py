@@ -99,8 +99,7 @@ def _sentences(clear: dict[str, Dependence], target: str | None) -> Iterator[str
         how, size = f"neighbouring rows {'are alike' if own.neighbours > 0 else 'alternate'}", str(own)
         if abs(own.neighbours) < max(_CLEAR, abs(own.trend) / 2):
             how, size = "values change along the table", f"{own.trend:.2f}"
-        columns = f"{listed(alike, most=3, last=' and ')}{' columns' if len(alike) > 3 else ''}"
-        yield f"In {columns}, {how} (correlation {of}{size}, by chance 0)."
+        yield f"In {listed(alike, most=3, last=' and ')}, {how} (correlation {of}{size}, by chance 0)."
     if target in clear:
         yield f"{target} depends on the order: in a random split, test rows are neighbours of training rows."
     yield "If rows follow each other in time, or belong to groups, split by time or by group."

@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
-from scipy.stats import skew
 
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
@@ -18,8 +17,8 @@ from likely.auditing.results.finding import Explained, Finding, Reason, number, 
 
 _SHOWN = 60  # columns that the table of the page lists
 _RARE = 0.1  # of an equal share: a class as rare as that is named
-_SKEWED = 2.0  # skewness from which the target's tail is named
 _UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
+_CODE = 3  # rows with the same word, at least, for it to be a code
 _LONG = "the row"  # what is too long
 _WORDS = {
     "category": ("category", "categories"),
@@ -54,7 +53,7 @@ def overview(
     sampled = f", the last two of {len(typed):,} rows" if len(typed) < rows else ""
     sentence, numbers, tables = "", dict[str, Any](), list[Table]()
     if task == "regression" and target is not None:
-        sentence, numbers = _spread(typed[target].dropna().to_numpy(np.float64), target)
+        sentence = _spread(typed[target].dropna().to_numpy(np.float64), target)
     elif task == "classification" and target is not None:
         codes, classes = ranked(typed[target])
         sentence, numbers, tables = balance(np.bincount(codes[codes >= 0], minlength=len(classes)), classes, target)
@@ -113,17 +112,10 @@ def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str
     return sentence, numbers, [Table(frame.head(_SHOWN), f"Rows per class of {target}.")]
 
 
-def _spread(y: Any, target: str) -> tuple[str, dict[str, Any]]:
-    """The middle, the spread and the tail of a target."""
-    low, first, middle, third, high = np.quantile(y, [0.05, 0.25, 0.5, 0.75, 0.95])
-    skewness = float(skew(y / np.abs(y).max()))  # powers of large numbers would overflow
-    sentence = f" {target}: median {number(middle)}, 90% of rows from {number(low)} to {number(high)}"
-    if abs(skewness) > _SKEWED:
-        sentence += f", with a long tail of {'high' if skewness > 0 else 'low'} values (skewness {skewness:.1f})"
-    zeros = float(np.mean(y == 0))
-    sentence += f"; {zeros:.0%} are 0." if zeros > 0.1 else "."
-    numbers = {"median": float(middle), "quartiles": [float(first), float(third)], "skewness": round(skewness, 3)}
-    return sentence, {"target": numbers}
+def _spread(y: Any, target: str) -> str:
+    """The middle and the spread of a target."""
+    low, middle, high = np.quantile(y, [0.05, 0.5, 0.95])
+    return f" {target}: median {number(middle)}, 90% of rows from {number(low)} to {number(high)}."
 
 
 def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
@@ -145,12 +137,15 @@ def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | 
             group = headline if words[first.what, first.value] > 1 else f"{first.what} is {first.expected}"
             if first.what == _LONG:
                 headline, group = first.expected, "more fields than the header"
-            yield Explained(headline, reasons[row], far=_UNREAD, group=group)
+            # A word of many rows, such as "T" for a trace of rain, stands for something.
+            wrong = words[first.what, first.value] < _CODE
+            yield Explained(headline, reasons[row], far=_UNREAD, wrong=wrong, group=group)
 
     return Finding(
         "cells",
         "Cells of another type than their column",
-        counted(len(reasons), "row holds", "rows hold") + " a value that does not belong in its column.",
+        counted(len(reasons), "row holds", "rows hold")
+        + " a value that does not belong in its column and counts as missing.",
         numbers={"rows": len(reasons), "cells": len(columns.odd), "ragged": len(ragged)},
         **worst_first("cells", suspicious.astype(np.float64), suspicious, explain, most=None),
     )

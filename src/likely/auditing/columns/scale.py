@@ -63,15 +63,6 @@ class AsinhScale(NamedTuple):
         """The value that is u on this scale."""
         return np.sinh(u / self.linear) * self.linear * self.spread + self.centre
 
-    def times(self, u: Array, factor: float) -> Array:
-        """The place of values on this scale after they were multiplied.
-
-        >>> scale = AsinhScale(100.0, 10.0)
-        >>> scale.back(scale.times(scale(np.array([50.0])), 10.0)).round(6).tolist()
-        [500.0]
-        """
-        return self(self.back(u) * factor)
-
 
 class ColumnLimits(NamedTuple):
     """The range of a column, and how rare values in it are that are not whole, or that are negative.

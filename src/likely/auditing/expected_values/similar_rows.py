@@ -21,6 +21,7 @@ _RELATED = 5_000  # rows that tell how much one column says about another
 _BINS = 12  # of the ranks of a column, by which it tells about others
 _CAP = 3.0  # robust deviations: rows that differ more in a column are not told apart by it
 _UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a level from another
+_AGREED = 0.7  # a level of fewer similar rows says nothing against another
 _MOST = 0.9  # a level is unusual if more similar rows than this have another
 MAX_COLUMNS = 300  # columns: what each tells about each other is a square of them
 _LEAST = 0.003  # what a column counts at least in the choice of neighbours
@@ -247,7 +248,7 @@ class Neighbours:
         """Whether what similar rows have says nothing against a value: it is nearly that, or they share no level."""
         value = self.values[j][row]
         if isinstance(usual, Level):
-            return usual.share <= 0.5 or np.isnan(value) or usual.name == self.levels[self.names[j]][int(value)]
+            return usual.share <= _AGREED or np.isnan(value) or usual.name == self.levels[self.names[j]][int(value)]
         return usual is not None and bool(max(usual.low - value, value - usual.high) <= (usual.high - usual.low) / 4)
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
@@ -276,7 +277,7 @@ class Neighbours:
             low, high, at = unit(np.array([usual.low, usual.high, value]))
             unusual = bool(at < 2 * low - high or at > 2 * high - low)
         if isinstance(usual, Level):
-            unusual = usual.share > _MOST and not np.isnan(value) and usual.name != self.levels[name][int(value)]
+            unusual = usual.share > _MOST and not self.agrees(row, j, usual)
         return Compared(name, self.shown(row, name), str(usual or ""), unusual)
 
     def shown(self, row: int, column: str) -> str:

@@ -24,7 +24,6 @@ from likely.outliers.threshold import false_alarms
 
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
 NAMED = 0.8  # the certainty from which a row is named: one less a fifth of false alarms
-_COMMON = 0.7  # the most certainty of a row without a rare value
 _FEWEST = 10  # rows
 _DISCRETE = 20  # values of a column of numbers that is discrete
 _CHUNK = 20_000
@@ -135,11 +134,7 @@ class OddRows:
             "Rows that do not fit the rest",
             _summary(count, wrong, rows) if count else "No row is further out than chance explains.",
             scores={"row_scale": scale, "row_odd": sure},
-            numbers={
-                "rows": count,
-                "wrong": wrong,
-                "columns": sum(scatter.n_features_in_ for scatter in self.scatters),
-            },
+            numbers={"rows": count, "wrong": wrong},
             found=False,
             **ranked,
         )
@@ -151,7 +146,6 @@ class Certainty:
 
     nats: tuple[Array, Array] | None
     scale: tuple[Array, Array]
-    far_out: float = _FAR_OUT
 
     @classmethod
     def of(cls, nats: Array | None, scale: Array) -> Self:
@@ -162,15 +156,13 @@ class Certainty:
         of_scale = logs[by_scale], alarms[by_scale]
         if nats is None:
             return cls(None, of_scale)
-        # Many rows that are far out are a kind of their own, such as the hours in which it rains.
-        seldom = np.average(alarms < 1 - _FAR_OUT, weights=weights) < _SELDOM
         values, weights = spread_of(nats)
         order = np.argsort(-values)
         values, weights = values[order], np.ones(len(order)) if weights is None else weights[order]
         # The share of false alarms among rows that are at least as rare (Benjamini and Hochberg, 1995).
         expected = np.exp(-values) * weights.sum() / np.cumsum(weights)
         rare = np.minimum(np.minimum.accumulate(expected[::-1]), 1.0)
-        return cls((values[::-1], rare), of_scale, _FAR_OUT if seldom else 1.0)
+        return cls((values[::-1], rare), of_scale)
 
     def __call__(self, scores: Mapping[str, Any]) -> Array:
         """How surely rows break the pattern; where there is none, how surely they are far out.
@@ -183,11 +175,8 @@ class Certainty:
             return far
         nats = np.asarray(scores["nats"])
         broken = 1 - np.interp(nats, *self.nats)
-        # The end of a column in which many rows lie, say the least of seven values, is where its tail begins, and not
-        # rare.
-        broken = np.where(nats > RARE, broken, np.minimum(broken, _COMMON))
         # What a slip mends more often than chance explains is wrong though others are as rare.
-        out = far > self.far_out
+        out = far > _FAR_OUT
         if "slip" in scores:
             chance = np.asarray(scores["slip"])
             broken = np.maximum(broken, (chance <= SLIPPED) * (1 - chance))
@@ -288,7 +277,9 @@ class RowWords:
             reasons, apart = self._reasons(row, change, nats, order[:_REASONS])
             headline, group = self._headline(row, change)
             least = _SURE_SLIP if change.plain else _SURE
-            sure = certainty[at] >= least and (change.plain or told[change.column] >= _TOLD)
+            # A swap may fit by chance: of those that are not plain, two of four that were called wrong were not.
+            told_by_others = told[change.column] >= _TOLD and change.swapped < 0
+            sure = certainty[at] >= least and (change.plain or told_by_others)
             wrong = bool(sure and change.left <= limit and apart)
             explained.append(Explained(headline, reasons, float(np.sqrt(2 * nats.max())), wrong, group))
             columns.append(change.column if headline else -1)
@@ -298,7 +289,7 @@ class RowWords:
     def _groups(self, rows: Index, columns: list[int], groups: list[str]) -> list[str]:
         """What rows share of which the same column is blamed: a hint, or else a sign or a level that is rare."""
         table, often = self.table, Counter(groups)
-        groups = [group if often[group] > 1 else "" for group in groups]
+        groups = [group if often[group] >= _SHARED else "" for group in groups]
         words = [k for k, unit in enumerate(table.units) if unit is None]
         for j in {*columns} - {-1}:
             for k in [j, *words]:
@@ -389,11 +380,10 @@ def _scaled(table: pd.DataFrame, units: Mapping[str, AsinhScale] | None) -> pd.D
 
 def _summary(count: int, wrong: int, rows: int) -> str:
     """How many rows do not fit, and what is thought of them."""
+    hold = "holds" if wrong == 1 else "hold"
     fit = f"{count:,} of {rows:,} rows {'does' if count == 1 else 'do'} not fit the rest"
-    if wrong == 0:
-        return f"{fit}: {'it is' if count == 1 else 'they are'} odd and may be right."
-    hold = f"{wrong:,} probably {'holds' if wrong == 1 else 'hold'} a wrong value"
-    return f"{fit}: {hold}{', the others are odd and may be right' if wrong < count else ''}."
+    others = ", the others are odd and may be right" if wrong < count else ""
+    return f"{fit}: {wrong:,} probably {hold} a wrong value{others}."
 
 
 def _by_scale(scale: float) -> Explained:

@@ -17,7 +17,7 @@ _LEAST = 2.0  # nats from which a value is tried; in tables of more rows than _S
 _SHORT = 1_000
 _NEARER = 1.0  # nats that the changed values must gain for their whole row to be judged
 _PART = 0.5  # share of the surprise that a slip may leave
-_FITS = 5.0  # nats that either of two swapped values may have where it belongs: of 150 right ones, one has more
+_FITS = 7.0  # nats that either of two swapped values may have where it belongs: with 5, two of 193 swaps are lost
 _SWAPPED_VALUES = 10  # a column needs more different values than this to be swapped: flags and grades are left out
 MAX_SWAPPED = 60  # columns of numbers whose pairs are tried as swaps
 _AT_ONCE = 20_000  # changed rows that are judged at once
@@ -120,7 +120,7 @@ class SlipSearch:
         column, other, hint = self._best[row].tolist()
         plain = bool(self.gains[row] >= _PLAIN)
         if (self._sure[row] or self.gains[row] > _GAIN) and (
-            plain or column != other or self._is_off_by(row, column, list(FACTORS)[hint])
+            column != other or self._is_off_by(row, column, list(FACTORS)[hint], plain)
         ):
             changed[-1, [column, other]] = self._values[row]
             names = ["swapped", *FACTORS.values()]
@@ -135,15 +135,17 @@ class SlipSearch:
         chosen = int(np.argmin(left + surprise(self.pattern.margin_nats(changed)) + prices))
         return changes[chosen]._replace(left=float(left[chosen]))
 
-    def _is_off_by(self, row: int, column: int, factor: float) -> bool:
-        """Whether a factor says more than that a value is extreme: nearly any value fits once it is divided by ten."""
+    def _is_off_by(self, row: int, column: int, factor: float, plain: bool) -> bool:
+        """Whether a factor says more than that a value is extreme: nearly any value fits once it is divided by ten.
+
+        No factor makes a zero of a value, where that is what similar rows have.
+        """
         usual = self.table.usual(row, self.table.names[column])
-        if not isinstance(usual, Usual):
+        if not isinstance(usual, Usual) or not any(usual[:2]):
             return False
         value, ends = self._read(column, np.array([row])), np.abs(usual[:2])
         ends = ends if usual.low * usual.high > 0 else ends.max(keepdims=True)
-        off = np.abs(np.log(np.abs(value) / np.maximum(ends, 1e-300)))
-        return bool(off.min() >= abs(np.log(abs(factor))) / 2)
+        return plain or bool(np.abs(np.log(np.abs(value) / ends)).min() >= abs(np.log(abs(factor))) / 2)
 
     def _copied(self, row: int, j: int) -> int:
         """The column of numbers with the very value that a column of numbers has in a row, -1 where none is."""
@@ -162,34 +164,36 @@ class SlipSearch:
             numbers = self._read(j, block.rows[odd])
             for hint, factor in enumerate(FACTORS):
                 some = (numbers != 0) & self._may[j](numbers * factor)
-                given = numbers[some]
-                worth = self._may[j].nats(given) - self._may[j].nats(given * factor)
-                worth = worth - max(0.0, abs(np.log10(abs(factor))) - 1)  # the more zeros, the rarer
-                yield self._trials(block, odd[some], {j: given * factor}, hint, worth)
+                price = max(0.0, abs(np.log10(abs(factor))) - 1)  # the more zeros, the rarer
+                yield self._trials(block, odd[some], {j: numbers[some] * factor}, hint, price)
 
     def _swaps(self, block: _Block) -> Iterator[_Trials]:
         """Yield swaps of two numbers."""
         pairs = list(combinations(self._swappable, 2))
-        worth = -np.log(max(len(pairs), 1))  # the more pairs, the likelier that one of them fits by chance
+        price = np.log(len(pairs) or 1)  # the more pairs, the likelier that one of them fits by chance
         for j, k in pairs:
             at = np.flatnonzero((block.judged.nats[:, [j, k]] > self._least).any(1))
             first, second = self._read(j, block.rows[at]), self._read(k, block.rows[at])
             differ = (first != second) & self._may[j](second) & self._may[k](first)
             at, first, second = at[differ], first[differ], second[differ]
-            yield self._trials(block, at, {j: second, k: first}, -1, np.full(len(at), worth))
+            yield self._trials(block, at, {j: second, k: first}, -1, price)
 
-    def _trials(self, block: _Block, at: Places, put: dict[int, Array], hint: int, worth: Array) -> _Trials:
-        """The changes of some rows, numbers of one column or two, that bring these nearer to their predictions."""
-        gain, values = np.zeros(len(at)), list[Array]()
+    def _trials(self, block: _Block, at: Places, put: dict[int, Array], hint: int, price: float) -> _Trials:
+        """The changes of some rows, numbers of one column or two, that bring these nearer to what is usual."""
+        gains, worth, values = np.zeros((2, len(at))), np.full(len(at), -price), list[Array]()
+        margins, centres = self.pattern.margins, self.pattern.centres
         for j, numbers in put.items():
             unit = self.table.units[j]
             assert unit is not None
+            worth += self._may[j].nats(self._read(j, block.rows[at])) - self._may[j].nats(numbers)
             z, expected = block.z[at, j], block.judged.expected[at, j]
             values.append(np.asarray(unit(numbers)))
             far = (values[-1] - expected) * block.judged.far[at, j] / np.where(z == expected, 1.0, z - expected)
-            gain += block.judged.nats[at, j] - self.pattern.tails.of_columns(far, j)
+            gains[0] += block.judged.nats[at, j] - self.pattern.tails.of_columns(far, j)
+            # What is expected of a value that is swapped follows from the other one, which is wrong, too.
+            gains[1] += margins.of_columns(z - centres[j], j) - margins.of_columns(values[-1] - centres[j], j)
         columns = np.broadcast_to([next(iter(put)), list(put)[-1]], (len(at), 2))
-        nearer = gain > _NEARER
+        nearer = gains.max(0) > _NEARER
         changed = np.column_stack([values[0], values[-1]])
         return _Trials(at[nearer], columns[nearer], changed[nearer], worth[nearer], np.full(int(nearer.sum()), hint))
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from likely._page.html import render
 from likely.auditing.results.accepted import VERSION
-from likely.auditing.results.finding import KINDS, Entry, Suspect, cell_text, chip, plain, verdict
+from likely.auditing.results.finding import KINDS, Entry, Suspect, cell_text, chance, chip, plain, verdict
 
 Audit = Any  # that of results/audit.py, which imports this file
 _CELLS = 24  # values of a row that are shown; those named in its reasons come first
@@ -61,7 +61,7 @@ def meaning(entry: Entry | Suspect) -> tuple[str, str]:
     '98% wrong'
     """
     if entry.kind in ("labels", "targets") or (entry.kind == "rows" and entry.wrong):
-        return f"{_percent(entry.score)} wrong", ""
+        return f"{chance(entry.score)} wrong", ""
     if entry.kind == "cells":
         return "wrong type", "The value does not have the type of its column, and was left out."
     if entry.kind == "duplicates":
@@ -153,13 +153,3 @@ def _cells(audit: Audit, rows: list[int]) -> dict[int, list[tuple[str, str, str,
 
 def _cut(text: str, most: int = _LONG) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _percent(share: float) -> str:
-    """A share for people, which is never said to be none or all.
-
-    >>> _percent(0.984), _percent(0.99999), _percent(0.0)
-    ('98%', '99.9%', '0.1%')
-    """
-    share = min(max(share, 0.001), 0.999)
-    return f"{share:.1%}" if share < 0.01 or share > 0.99 else f"{share:.0%}"

@@ -18,6 +18,7 @@ from likely.auditing.results.accepted import Accepted, RowNames
 from likely.auditing.results.finding import KINDS, Entry, Finding, Suspect, each_once, entries, plain, verdict
 
 Progress = Callable[[str, float], None]
+_NAMED = 3  # rows of an entry that are printed
 PAGE, SUMMARY = "report.html", "summary.json"
 FILES = PAGE, "scores.csv", "scores.parquet", SUMMARY  # one of the two files of scores is written
 # For each of some rows: every column, its value, what rows like it have there, and whether this differs.
@@ -207,8 +208,11 @@ class Audit:
     def __repr__(self) -> str:
         lines = [f"Audit of {self.name}: {self.lede()}"]
         for entry in self.entries[:6]:
-            row = "" if len(entry.rows) > 1 else f"{self.names.called(entry.rows[0])}: "
-            lines.append(f"  {verdict(entry.wrong):>5}  {row}{entry.headline}")
+            rows = ", ".join(self.names.called(row) for row in entry.rows[:_NAMED].tolist())
+            if len(entry.rows) > _NAMED:
+                rows += ", …"
+            line = f"{entry.headline} ({rows})" if len(entry.rows) > 1 else f"{rows}: {entry.headline}"
+            lines.append(f"  {verdict(entry.wrong):>5}  {line}")
         more = len(self.entries) - 6
         return "\n".join([*lines, *([f"  and {more:,} more"] if more > 0 else [])])
 
@@ -227,7 +231,7 @@ class Audit:
         parts = [
             (len(rows["wrong"]), "is probably wrong", "are probably wrong"),
             (len(rows["odd"] - rows["wrong"]), "is odd but may be right", "are odd but may be right"),
-            (len(rows["copy"]), "repeats another row", "repeat other rows"),
+            (len(rows["copy"]), "repeats another row, or nearly", "repeat other rows, or nearly"),
         ]
         clauses = [counted(count, singular, plural) for count, singular, plural in parts if count]
         news = f"; {counted(self.hidden, 'known before is', 'known before are')} not shown" if self.hidden else ""

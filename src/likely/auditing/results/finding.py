@@ -341,6 +341,16 @@ def percent(share: float, error: float) -> str:
     return f"{share:.{digits}%} ± {error:.{digits}%}"
 
 
+def chance(p: float) -> str:
+    """A probability for people, which is never said to be none or all.
+
+    >>> chance(0.984), chance(0.99999), chance(0.0)
+    ('98%', '99.9%', '0.1%')
+    """
+    p = min(max(p, 0.001), 0.999)
+    return f"{p:.1%}" if p < 0.01 or p > 0.99 else f"{p:.0%}"
+
+
 def chip(kind: str) -> Chip:
     """The word and the colour of a kind of problem.
 

@@ -114,16 +114,19 @@ class TargetVerdict:
             centre, reach = self.limits
             right = right - _REACH * np.log(np.maximum(np.abs(self.squash.back(u) - centre) / reach, 1.0))
         for factor in FACTORS:
-            fits, moved, _ = self._mended(u, mean, scale, factor)
+            fits, moved, _ = self.mended(u, mean, scale, factor)
             wrong = np.where(moved, np.logaddexp(wrong, fits + np.log(_KINDS["unit"] / len(FACTORS))), wrong)
         return np.log(max(self.share, LEAST)) - np.log1p(-self.share) + wrong - right
 
-    def _mended(self, u: Array, mean: Array, scale: Array, factor: float) -> tuple[Array, Mask, Mask]:
+    def mended(self, u: Array, mean: Array, scale: Array, factor: float) -> tuple[Array, Mask, Mask]:
         """The log-density of targets times a factor, whether that moves them, and whether it brings them near."""
-        mended = self.squash.times(u, factor)
+        y, expected = self.squash.back(u), self.squash.back(mean)
+        mended = self.squash(y * factor)
         density = -student_nll(mended - mean, scale, self.df)
-        near = np.minimum(NEAR * scale, np.abs(u - mean) / 2)
-        return density, np.abs(mended - u) > MOVED * scale, np.abs(mended - mean) < near
+        near = np.abs(mended - mean) < np.minimum(NEAR * scale, np.abs(u - mean) / 2)
+        with np.errstate(all="ignore"):  # a third of what is expected is no tenth of it
+            near &= np.abs(np.log(np.abs(y / expected))) >= abs(np.log(abs(factor))) / 2
+        return density, np.abs(mended - u) > MOVED * scale, near
 
     def with_slips(self) -> TargetVerdict:
         """The verdict where targets that gain more by another unit or sign than chance explains are wrong."""
@@ -132,7 +135,7 @@ class TargetVerdict:
         possible = ColumnLimits.of(y)
         before = self.nll + possible.nats(y)
         for factor in FACTORS:
-            after, moved, near = self._mended(self.u, self.mean, self.scale, factor)
+            after, moved, near = self.mended(self.u, self.mean, self.scale, factor)
             fits = off & moved & near & possible(y * factor)
             gains = np.maximum(gains, np.where(fits, before + after - possible.nats(y * factor), 0.0))
         chance = by_chance(gains)

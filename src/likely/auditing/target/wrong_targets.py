@@ -1,21 +1,21 @@
 """Targets and labels that are probably wrong: what was expected instead, and what would bring a target back."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import stdtrit
 
 from likely._rows.reading.table import listed
 from likely._typing import Array, Mask, Places
 from likely.auditing.columns.scale import FACTORS, ColumnLimits
-from likely.auditing.results.finding import Explained, Finding, OfAll, Reason, number, worst_first
+from likely.auditing.results.finding import Explained, Finding, OfAll, Reason, chance, number, worst_first
 from likely.auditing.target.label_verdict import LabelVerdict
-from likely.auditing.target.target_verdict import MOVED, NEAR, TargetVerdict
+from likely.auditing.target.target_verdict import TargetVerdict
 
-_SHARED = 3  # rows with the same given and predicted labels from which they are one finding
+_SHARED = 3  # rows with the same given and predicted labels, or the same hint, from which they are one finding
 
 
 def wrong_labels(
@@ -31,12 +31,11 @@ def wrong_labels(
     ``by`` names what the labels were predicted from.
     """
     y, names, guess = verdict.y, np.asarray(classes, dtype=object), verdict.suggested
-    doubted, pairs = guess >= 0, names[y] + " → " + names[guess]
-    counts = pd.Series(pairs[doubted], dtype=object).value_counts()
+    doubted = guess >= 0
 
     def explain(top: Places) -> Iterator[Explained]:
         for place in np.searchsorted(rows, top).tolist():
-            yield _explained_label(verdict, classes, place, shared=counts[pairs[place]] >= _SHARED)
+            yield _explained_label(verdict, classes, place)
 
     count, total = of_all or (int(doubted.sum()), len(rows))
     unjudged = [classes[c] for c in np.unique(y) if not verdict.predictable.classes[c]]
@@ -81,13 +80,19 @@ def _judged(
     """A finding with what is the same of labels and of targets; rows without one have no scores."""
     share = verdict.share if verdict.judged and not verdict.too_many else None
     certainty, suspicious = spread_out(verdict.wrong, rows, n), spread_out(wrong, rows, n, False)
+
+    def grouped(top: Places) -> Iterator[Explained]:
+        told = list(explain(top))
+        often = Counter(own.group for own in told)
+        return (own if often[own.group] >= _SHARED else own._replace(group="") for own in told)
+
     return replace(
         finding,
         scores=spread_scores(verdict, rows, n) | scores,
         numbers={**finding.numbers, "judged": verdict.judged, "share_wrong": share},
         judged=verdict.judged,
         found=False,
-        **worst_first(finding.name, certainty, suspicious, explain),
+        **worst_first(finding.name, certainty, suspicious, grouped),
     )
 
 
@@ -110,12 +115,11 @@ def _hints(verdict: TargetVerdict, rows: Places) -> Array:
     """In words, the likeliest unit or sign that makes each target fit its prediction; nothing where none does."""
     u, mean, scale = (values[rows] for values in (verdict.u, verdict.mean, verdict.scale))
     y, possible = verdict.squash.back(u), ColumnLimits.of(verdict.squash.back(verdict.u))
-    nearest, hints = np.minimum(NEAR, np.abs(u - mean) / scale / 2), np.full(len(rows), "", object)
+    highest, hints = np.full(len(rows), -np.inf), np.full(len(rows), "", object)
     for factor, name in FACTORS.items():
-        mended = verdict.squash.times(u, factor)
-        off = np.abs(mended - mean) / scale
-        better = possible(y * factor) & (np.abs(mended - u) > MOVED * scale) & (off < nearest)
-        nearest[better], hints[better] = off[better], f"{name} would fit"
+        density, moved, near = verdict.mended(u, mean, scale, factor)
+        better = possible(y * factor) & moved & near & (density > highest)
+        highest[better], hints[better] = density[better], f"{name} would fit"
     return hints
 
 
@@ -131,11 +135,11 @@ def _explained_target(verdict: TargetVerdict, target: str, row: int, hint: str) 
         Reason("expected", expected, f"90% between {number(low)} and {number(high)}"),
     ]
     headline = f"{target} = {number(y)}, expected {expected}" + (f"; {hint}" if hint else "")
-    return Explained(headline, reasons, far=abs(u - mean) / scale, group=hint)
+    return Explained(headline, reasons, far=abs(u - mean) / scale, group=hint and f"{hint} {target}")
 
 
-def _explained_label(verdict: LabelVerdict, classes: Sequence[str], row: int, *, shared: bool) -> Explained:
-    """What is said of one label; ``shared`` if other rows have the same given and predicted labels."""
+def _explained_label(verdict: LabelVerdict, classes: Sequence[str], row: int) -> Explained:
+    """What is said of one label."""
     p, given = np.exp(verdict.log_p[row]), int(verdict.y[row])
     guess = int(p.argmax())
     likeliest = [c for c in np.argsort(-p)[:3].tolist() if p[c] > 0.005 and c != given]
@@ -144,14 +148,14 @@ def _explained_label(verdict: LabelVerdict, classes: Sequence[str], row: int, *,
     right = p * wrong / max(1 - p[given], 1e-12)
     right[given] = 1 - wrong
     reasons = [
-        Reason("given" if c == given else "predicted", classes[c], f"right with probability {_percent(q)}", q)
+        Reason("given" if c == given else "predicted", classes[c], f"right with probability {chance(q)}", q)
         for c, q in zip((given, *likeliest), right[[given, *likeliest]].tolist(), strict=True)
     ]
     return Explained(
-        f"label {classes[given]}, where {classes[guess]} is expected: wrong with probability {_percent(wrong)}",
+        f"label {classes[given]}, where {classes[guess]} is expected: wrong with probability {chance(wrong)}",
         reasons,
         far=float(np.sqrt(-2 * verdict.log_p[row, given])),
-        group=f"given {classes[given]}, looks like {classes[guess]}" if shared else "",
+        group=f"given {classes[given]}, looks like {classes[guess]}",
     )
 
 
@@ -201,7 +205,3 @@ def _sentence_of_targets(verdict: TargetVerdict, count: int, rows: int, target: 
 def _overall(share: float) -> str:
     """The estimated share of wrong ones, for a sentence, where there is one."""
     return f"; in all, about {share:.1%} seem to be wrong" if share >= 0.001 else ""
-
-
-def _percent(p: float) -> str:
-    return "> 99.9%" if p > 0.9995 else "< 0.1%" if p < 0.0005 else f"{p:.1%}"
