@@ -58,10 +58,12 @@ def test_the_overview_counts_rows_columns_kinds_gaps_and_classes() -> None:
     assert "income: median 2" in spread.summary
 
 
-def test_a_rare_class_is_named() -> None:
+def test_a_rare_class_and_a_long_tail_are_named() -> None:
     table = customers()
     table.loc[:3, "churn"] = "never"
     assert "Rare: never (4 rows)." in ask(table, "churn", "classification")["overview"].summary
+    table["income"] **= 3
+    assert "long tail of high values" in ask(table, "income", "regression")["overview"].summary
 
 
 def test_gaps_that_depend_on_the_target_are_told_with_their_error() -> None:

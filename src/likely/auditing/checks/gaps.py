@@ -57,8 +57,7 @@ def gaps(columns: Columns, target: str | None, task: str, words: Iterable[Words]
         y = columns.typed[target][known]
         gap = missing[known]
         tests = [depends(gap[name].to_numpy(), y, classes=task == "classification") for name in share.index]
-    names = ["p_value", "compared", "where missing", "elsewhere"]
-    table = pd.DataFrame(tests, index=share.index, columns=names)
+    table = pd.DataFrame(tests, index=share.index).rename(columns={"where_missing": "where missing"})
     table["p"] = holm(table["p_value"])
     by = table[table["p"] < SURE].sort_values("p_value", kind="stable")
     shown = pd.DataFrame({"missing": share.map("{:.1%}".format)})

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
+from scipy.stats import skew
 
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
@@ -17,6 +18,7 @@ from likely.auditing.results.finding import Explained, Finding, Reason, number, 
 
 _SHOWN = 60  # columns that the table of the page lists
 _RARE = 0.1  # of an equal share: a class as rare as that is named
+_SKEWED = 2.0  # skewness from which the target's tail is named
 _UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
 _CODE = 3  # rows with the same word, at least, for it to be a code
 _LONG = "the row"  # what is too long
@@ -113,9 +115,11 @@ def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str
 
 
 def _spread(y: Any, target: str) -> str:
-    """The middle and the spread of a target."""
+    """The middle, the spread and the tail of a target."""
     low, middle, high = np.quantile(y, [0.05, 0.5, 0.95])
-    return f" {target}: median {number(middle)}, 90% of rows from {number(low)} to {number(high)}."
+    skewness = skew(y / np.abs(y).max())  # powers of large numbers would overflow
+    tail = f", with a long tail of {'high' if skewness > 0 else 'low'} values" if abs(skewness) > _SKEWED else ""
+    return f" {target}: median {number(middle)}, 90% of rows from {number(low)} to {number(high)}{tail}."
 
 
 def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
