@@ -191,4 +191,4 @@ def aligned(shape: Sequence[int], parameter: Parameter, outer: torch.Size) -> tu
     batch = shape[: len(shape) - len(parameter.shape)]
     gap = len(outer) - len(shape)
     shape = (*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else tuple(shape)
-    return shape if fits(shape, outer) and batch[:1] in ((), outer[:1]) else None
+    return shape if fits(shape, outer) and (len(batch) != 1 or batch == outer[:1]) else None

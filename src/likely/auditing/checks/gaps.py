@@ -57,7 +57,7 @@ def gaps(columns: Columns, target: str | None, task: str, words: Iterable[Words]
         y = columns.typed[target][known]
         gap = missing[known]
         tests = [depends(gap[name].to_numpy(), y, classes=task == "classification") for name in share.index]
-    table = pd.DataFrame(tests, index=share.index).rename(columns={"where_missing": "where missing"})
+    table = pd.DataFrame(tests, share.index, Dependence._fields).rename(columns={"where_missing": "where missing"})
     table["p"] = holm(table["p_value"])
     by = table[table["p"] < SURE].sort_values("p_value", kind="stable")
     shown = pd.DataFrame({"missing": share.map("{:.1%}".format)})
@@ -78,7 +78,6 @@ def gaps(columns: Columns, target: str | None, task: str, words: Iterable[Words]
             "empty_rows": empty_rows[:100].tolist(),
         },
         tables=(Table(shown.loc[most[:_SHOWN]], caption),) if len(share) else (),
-        found=bool(len(share) or len(empty_rows)),
     )
 
 

@@ -249,7 +249,10 @@ class Neighbours:
         value = self.values[j][row]
         if isinstance(usual, Level):
             return usual.share <= _AGREED or np.isnan(value) or usual.name == self.levels[self.names[j]][int(value)]
-        return usual is not None and bool(max(usual.low - value, value - usual.high) <= (usual.high - usual.low) / 4)
+        # Quarters: differences of the largest numbers overflow.
+        return usual is not None and bool(
+            abs(value / 4 - np.clip(value, usual.low, usual.high) / 4) <= usual.high / 16 - usual.low / 16
+        )
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
         """The values of rows beside what similar rows have, for a page."""

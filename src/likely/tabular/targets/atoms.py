@@ -146,7 +146,7 @@ def fit_atoms(task: Task, y: Array, atoms: Array, varying: bool, plan: Plan) -> 
     out_of_fold = {"log_proba": pool(stack.out_of_fold[:, None])}
     if not is_rest.any():
         return AtomTarget(atoms, stack, pool, None, out_of_fold), {}
-    link, held_out_nll = choose(task.take(np.flatnonzero(is_rest)), y[is_rest], counts=False)
+    link, held_out_nll = choose(task.take(np.flatnonzero(is_rest)), y[is_rest], counts=False, floor=y.min() == 0)
     # Rows at an atom have a weight of zero, so that the models of the rest predict them but do not learn from them.
     filled = np.where(is_rest, y, np.median(y[is_rest]))
     rest = fit_continuous(task.of_inliers(is_rest), filled, link, "auto", varying, plan)

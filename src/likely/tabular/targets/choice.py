@@ -50,9 +50,12 @@ def find_atoms(y: Array, weight: Array, folds: Index) -> Array:
     return y[:0] if np.bincount(others, minlength=2).min() < MIN_OTHER_ROWS else atoms
 
 
-def choose(task: Task, y: Array, counts: bool = True) -> tuple[str, dict[str, float]]:
-    """Choose ``"identity"``, ``"log"``, ``"logit"`` or ``"counts"``; also return the held-out NLL of each candidate."""
-    seen = possible_links(y) if task.weight.sum() > FEW_ROWS else ("identity",)
+def choose(task: Task, y: Array, counts: bool = True, floor: bool = False) -> tuple[str, dict[str, float]]:
+    """Choose ``"identity"``, ``"log"``, ``"logit"`` or ``"counts"``; also return the held-out NLL of each candidate.
+
+    ``floor`` says that zero is the least value of the whole target, of which this is a part.
+    """
+    seen = possible_links(y) if floor or task.weight.sum() > FEW_ROWS else ("identity",)
     links = [*seen, *(["counts"] if counts and countable(y) else [])]
     if len(links) == 1:
         return links[0], {}

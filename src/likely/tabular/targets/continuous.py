@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.distributions import Distribution, Normal
 
-from likely._numerics.significance import held_out_gain
+from likely._numerics.significance import HeldOutGain, held_out_gain
 from likely._rows.blocks import row_blocks
 from likely._typing import Array, Mask
 from likely.distributions import LogNormal, SkewStudentT, StudentT
@@ -134,7 +134,7 @@ def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, 
     near = np.abs(z - fitted.out_of_fold["location"]) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
     if len(y) <= REFIT_ROWS and np.average(inliers & ~near, weights=task.weight) > REFIT_SHARE and task.learnable(near):
         refitted = fit(near)
-        if is_better(task, near, fitted.noise, z - refitted.out_of_fold["location"]):
+        if gain_near(task, near, fitted.noise, z - refitted.out_of_fold["location"]).sure() > 0:
             return refitted
     return fitted
 
@@ -170,7 +170,7 @@ def _noise_inputs(table: MemberTable, predictions: Array, location: Array, pool:
 
 
 GROSS_SCALES = 5.0  # residual, in scales, above which a target may be a gross error
-MAX_ROUNDS = 3  # a gross error can hide another, which the next round finds
+MAX_ROUNDS = 4  # a gross error can hide another, which a later round finds, whether or not one before it was sure
 MAX_TREE_ROWS = 50_000  # largest number of rows that the trees learn from
 GROWTH = Growth(rate=0.2, leaves=16, rounds=100, patience=7)
 
@@ -202,28 +202,29 @@ def find_inliers(task: Task) -> tuple[Mask, Array | None]:
 def _find_inliers(task: Task) -> tuple[Mask, StackMember, Noise]:
     target = task.target[:, 0]
 
-    def fit(inliers: Mask) -> tuple[StackMember, Array]:
+    def fit(inliers: Mask) -> tuple[Mask, StackMember, Noise, Array]:
         member = fit_boosting(task.of_inliers(inliers), GROWTH)
-        return member, target - member.out_of_fold[:, 0]
+        residual = target - member.out_of_fold[:, 0]
+        return inliers, member, learn_noise(task.of_inliers(inliers), residual, "student_t"), residual
 
-    inliers: Mask = np.ones(len(target), dtype=bool)
-    member, residual = fit(inliers)
-    noise = learn_noise(task, residual, "student_t")
+    best = latest = fit(np.ones(len(target), dtype=bool))
     for _ in range(MAX_ROUNDS):
+        inliers, _, noise, residual = latest
         near = np.abs(residual) <= GROSS_SCALES * np.exp(noise.out_of_fold)
         if (near == inliers).all() or not task.learnable(near):
             break
-        new_member, new_residual = fit(near)
-        if not is_better(task, near, noise, new_residual):
+        latest = fit(near)
+        gain = gain_near(task, near, best[2], latest[3])
+        if gain.total <= 0:
             break
-        inliers, member, residual = near, new_member, new_residual
-        noise = learn_noise(task.of_inliers(inliers), residual, "student_t")
-    return inliers, member, noise
+        if gain.sure() > 0:
+            best = latest
+    return best[:3]
 
 
-def is_better(task: Task, near: Mask, noise: Noise, residual: Array) -> bool:
-    """Whether a fit to the rows ``near`` alone predicts them better, with certainty, than the fit to all rows."""
+def gain_near(task: Task, near: Mask, noise: Noise, residual: Array) -> HeldOutGain:
+    """Return by how much a fit to the rows ``near`` alone predicts them better than the fit that has this noise."""
     log_square = noise.trees.out_of_fold[:, 0] if noise.trees is not None else np.zeros_like(residual)
     gain = noise.nll - nll_of(residual, log_square, noise.shape)
     shared = near & (task.weight > 0)
-    return bool(held_out_gain(gain[shared], task.weight[shared]).sure() > 0)
+    return held_out_gain(gain[shared], task.weight[shared])
