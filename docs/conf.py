@@ -29,7 +29,7 @@ import _words  # noqa: E402
 
 from experiments.benchmarks import _size_page  # noqa: E402
 from experiments.entries.drawing import to_svg  # noqa: E402
-from experiments.entries.parts import inline  # noqa: E402
+from experiments.entries.parts_html import inline  # noqa: E402
 from experiments.paper.grid import grid_figure  # noqa: E402
 from likely._page.html import css_variables  # noqa: E402
 

@@ -11,7 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from experiments.entries.entry import Entry
-from experiments.entries.parts import Picture, Table, to_html
+from experiments.entries.parts import Picture, Table
+from experiments.entries.parts_html import to_html
 from experiments.entries.record import Record, write_text
 from likely._page.html import render
 from likely._page.machine import machine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.entries.entry import Entry
 from experiments.entries.page import page_css
-from experiments.entries.parts import to_html
+from experiments.entries.parts_html import to_html
 from experiments.entries.record import load_or_tell, write_text
 from experiments.paper._published import (
     COMMAND,

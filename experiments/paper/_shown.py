@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from experiments.entries.entry import Entry
 from experiments.entries.page import CSS_CLASS, shortened
-from experiments.entries.parts import Table, to_html
+from experiments.entries.parts import Table
+from experiments.entries.parts_html import to_html
 from experiments.entries.record import Record
 from experiments.paper._published import Published
 from experiments.paper.letter import LETTERS, Letter

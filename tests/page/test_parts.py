@@ -6,7 +6,8 @@ import re
 import pandas as pd
 
 from experiments.entries.drawing import panel, to_svg
-from experiments.entries.parts import Table, inline, to_html
+from experiments.entries.parts import Table
+from experiments.entries.parts_html import inline, to_html
 from likely._page.html import words
 from pages import Page
 
