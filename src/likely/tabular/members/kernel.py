@@ -78,9 +78,8 @@ class LevelIndicators:
 
     def beside(self, smooth: Tensor, plain: Array) -> Tensor:
         """Return the inputs of smooth members, and the indicators after them."""
-        present = [torch.from_numpy(plain[:, [j]] == np.arange(n)).to(smooth) for j, n in self.counts]
-        units = [n**0.5 if self.apart else 1.0 for _, n in self.counts]
-        return torch.hstack([smooth, *(part * unit for part, unit in zip(present, units, strict=True))])
+        parts = [(plain[:, [j]] == np.arange(n)) * (n**0.5 if self.apart else 1.0) for j, n in self.counts]
+        return torch.hstack([smooth, *(torch.from_numpy(part).to(smooth) for part in parts)])
 
 
 @dataclass(frozen=True)

@@ -202,24 +202,27 @@ def find_inliers(task: Task) -> tuple[Mask, Array | None]:
 def _find_inliers(task: Task) -> tuple[Mask, StackMember, Noise]:
     target = task.target[:, 0]
 
-    def fit(inliers: Mask) -> tuple[Mask, StackMember, Noise, Array]:
+    def fit(inliers: Mask) -> tuple[StackMember, Array]:
         member = fit_boosting(task.of_inliers(inliers), GROWTH)
-        residual = target - member.out_of_fold[:, 0]
-        return inliers, member, learn_noise(task.of_inliers(inliers), residual, "student_t"), residual
+        return member, target - member.out_of_fold[:, 0]
 
-    best = latest = fit(np.ones(len(target), dtype=bool))
+    inliers: Mask = np.ones(len(target), dtype=bool)
+    member, residual = fit(inliers)
+    noise = learn_noise(task, residual, "student_t")
+    best = inliers, member, noise
     for _ in range(MAX_ROUNDS):
-        inliers, _, noise, residual = latest
         near = np.abs(residual) <= GROSS_SCALES * np.exp(noise.out_of_fold)
         if (near == inliers).all() or not task.learnable(near):
             break
-        latest = fit(near)
-        gain = gain_near(task, near, best[2], latest[3])
+        inliers = near
+        member, residual = fit(inliers)
+        gain = gain_near(task, inliers, best[2], residual)
         if gain.total <= 0:
             break
+        noise = learn_noise(task.of_inliers(inliers), residual, "student_t")
         if gain.sure() > 0:
-            best = latest
-    return best[:3]
+            best = inliers, member, noise
+    return best
 
 
 def gain_near(task: Task, near: Mask, noise: Noise, residual: Array) -> HeldOutGain:
