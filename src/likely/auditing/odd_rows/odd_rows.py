@@ -380,10 +380,11 @@ def _scaled(table: pd.DataFrame, units: Mapping[str, AsinhScale] | None) -> pd.D
 
 def _summary(count: int, wrong: int, rows: int) -> str:
     """How many rows do not fit, and what is thought of them."""
-    hold = "holds" if wrong == 1 else "hold"
     fit = f"{count:,} of {rows:,} rows {'does' if count == 1 else 'do'} not fit the rest"
+    if not wrong:
+        return f"{fit}: odd and may be right."
     others = ", the others are odd and may be right" if wrong < count else ""
-    return f"{fit}: {wrong:,} probably {hold} a wrong value{others}."
+    return f"{fit}: {wrong:,} probably {'holds' if wrong == 1 else 'hold'} a wrong value{others}."
 
 
 def _by_scale(scale: float) -> Explained:
